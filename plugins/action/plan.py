@@ -34,31 +34,34 @@ class ActionModule(PreflightAction):
     MODULE = "gpu.node.plan"
 
     def _more(
-        self, args: Values, values: Values, refused: Problems, given: t.Mapping[str, t.Any]
+        self, args: Values, values: Values, refused: Problems, task_vars: t.Mapping[str, t.Any]
     ) -> Values:
         """Return what the tags of the run choose, and the release that the daemon's source tree and the wheels make."""
-        return {**_tagged(args, given), **self._release(args, values, refused, given)}
+        return {**_tagged(args, task_vars), **self._release(args, values, refused, task_vars)}
 
     def _release(
-        self, args: Values, values: Values, refused: Problems, given: t.Mapping[str, t.Any]
+        self, args: Values, values: Values, refused: Problems, task_vars: t.Mapping[str, t.Any]
     ) -> Values:
         if USERS.isdisjoint(args.get("components", USERS)) or any(
-            one.variable == WHEELHOUSE for one in refused
+            problem.variable == WHEELHOUSE for problem in refused
         ):
             return {}
         try:
             # A play may name the source tree as it does for the role.
-            named, _refused = self._read(given, (TREE,))
-            found = package(str(named.get(TREE) or PACKAGE), values.get(WHEELHOUSE))
+            named, _refused = self._read(task_vars, (TREE,))
+            release = package(str(named.get(TREE) or PACKAGE), values.get(WHEELHOUSE))
         except NodeError as error:
             refused.append(Problem.of(error, "device_plugin"))
             return {}
-        return {"daemon": {"digest": found.digest, "units": found.units}}
+        return {"daemon": {"digest": release.digest, "units": release.units}}
 
 
-def _tagged(args: Values, given: t.Mapping[str, t.Any]) -> Values:
-    if not given.get(BY_TAGS):
+def _tagged(args: Values, task_vars: t.Mapping[str, t.Any]) -> Values:
+    if not task_vars.get(BY_TAGS):
         return {}
-    tags = given["ansible_run_tags"], given["ansible_skip_tags"]
+    tags = task_vars["ansible_run_tags"], task_vars["ansible_skip_tags"]
     validates = args.get("validate", False) if chosen(["validate"], *tags) else False
-    return {"parts": [one.name for one in PARTS if chosen(one.tags, *tags)], "validate": validates}
+    return {
+        "parts": [part.name for part in PARTS if chosen(part.tags, *tags)],
+        "validate": validates,
+    }

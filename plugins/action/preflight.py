@@ -76,29 +76,29 @@ class ActionModule(NodeModuleAction):
         """Run the action."""
         super().run(tmp, task_vars)
         args = dict(self._task.args)
-        given, unreadable = declared.pin(self._task, self._templar, task_vars or {})
+        pinned, unreadable = declared.pin(self._task, self._templar, task_vars or {})
         values, refused = args.get("variables"), []
         if not values:
-            wanted = (*NAMES, *OTHERS, modules.SHARING, WHEELHOUSE)
-            values, refused = self._read(given, wanted)
-            refused += [Problem(*problem) for problem in unreadable if problem.name in wanted]
-            values.update(self._releases(values, given))
+            names = (*NAMES, *OTHERS, modules.SHARING, WHEELHOUSE)
+            values, refused = self._read(pinned, names)
+            refused += [Problem(*problem) for problem in unreadable if problem.name in names]
+            values.update(self._releases(values, pinned))
         refused += unread(values)
         if "device_plugin" in args.get("components", ["device_plugin"]):
             refused += [*configurations(values), *wheelhouse(values)]
-            refused += self._cluster(values, given)
-        args.update(self._more(args, values, refused, given))
-        shown = [one._asdict() for one in refused]
+            refused += self._cluster(values, pinned)
+        args.update(self._more(args, values, refused, pinned))
+        shown = [problem._asdict() for problem in refused]
         args.update(variables=values, refused=shown)
         return explained(self.run_module(args, task_vars, self.MODULE))
 
     def _more(
-        self, args: Values, values: Values, refused: Problems, given: t.Mapping[str, t.Any]
+        self, args: Values, values: Values, refused: Problems, task_vars: t.Mapping[str, t.Any]
     ) -> Values:
         """Return what the module is given besides; ``refused`` takes what is wrong with it."""
         return {}
 
-    def _releases(self, values: Values, given: t.Mapping[str, t.Any]) -> Values:
+    def _releases(self, values: Values, task_vars: t.Mapping[str, t.Any]) -> Values:
         """Return what is in the file that the table of the driver's releases is named by, as its role reads it."""
         named = values.get(RELEASES)
         if not isinstance(named, str):
@@ -106,27 +106,27 @@ class ActionModule(NodeModuleAction):
         lookup = lookup_loader.get(
             "ansible.builtin.first_found", loader=self._loader, templar=self._templar
         )
-        found = lookup.run([[named]], dict(given), skip=True)
-        return {RELEASES: self._loader.load_from_file(found[0]) or EMPTY} if found else {}
+        tables = lookup.run([[named]], dict(task_vars), skip=True)
+        return {RELEASES: self._loader.load_from_file(tables[0]) or EMPTY} if tables else {}
 
-    def _cluster(self, values: Values, given: t.Mapping[str, t.Any]) -> Problems:
+    def _cluster(self, values: Values, task_vars: t.Mapping[str, t.Any]) -> Problems:
         """Ask the cluster, where there is a kubeconfig and DRA is wanted, what it lacks."""
         if not values.get(cluster.KUBECONFIG):
             return []
-        named, _refused = self._read(given, (KUBECONFIG,))
+        named, _refused = self._read(task_vars, (KUBECONFIG,))
         absolute = named.get(KUBECONFIG) or values[cluster.KUBECONFIG]
         return cluster.check({**values, cluster.KUBECONFIG: absolute})
 
     def _read(
-        self, given: t.Mapping[str, t.Any], names: t.Iterable[str]
+        self, task_vars: t.Mapping[str, t.Any], names: t.Iterable[str]
     ) -> t.Tuple[Values, Problems]:
         """Return the values of those variables that are there, and what can't be read."""
         values: Values = {}
         refused: Problems = []
         for name in names:
-            if name in given:
+            if name in task_vars:
                 try:
-                    values[name] = self._templar.template(given[name])
+                    values[name] = self._templar.template(task_vars[name])
                 except AnsibleError as error:
                     refused.append(Problem(name, f"{name}: it can't be read: {error}"))
         return values, refused
@@ -136,9 +136,11 @@ def explained(answer: t.Dict[str, t.Any]) -> t.Dict[str, t.Any]:
     """Return an answer with a next step where no module of ours could run, which is the first thing that would."""
     if not answer.get("failed") or "module_stdout" not in answer:
         return answer
-    said = str(answer.get("module_stderr") or "").strip() or str(answer["module_stdout"]).strip()
-    text = f"{str(answer.get('msg', '')).rstrip('.')}: {cut(said)}" if said else answer.get("msg")
-    whole = f"{answer.get('msg', '')} {said}"
+    output = str(answer.get("module_stderr") or "").strip() or str(answer["module_stdout"]).strip()
+    text = (
+        f"{str(answer.get('msg', '')).rstrip('.')}: {cut(output)}" if output else answer.get("msg")
+    )
+    whole = f"{answer.get('msg', '')} {output}"
     step = next((step for word, step in STEPS.items() if word in whole), "")
     return {**answer, "msg": f"{text}. Next step: {step}" if step else text}
 
@@ -151,8 +153,8 @@ def wheelhouse(values: t.Mapping[str, t.Any]) -> Problems:
     names = os.listdir(folder) if os.path.isdir(folder) else []
     if any(name.endswith(".whl") for name in names):
         return []
-    found = Problem.value(WHEELHOUSE, folder, "a folder with wheels on the controller")
-    return [found._replace(hint=WAY)]
+    problem = Problem.value(WHEELHOUSE, folder, "a folder with wheels on the controller")
+    return [problem._replace(hint=WAY)]
 
 
 def configurations(values: t.Mapping[str, t.Any]) -> Problems:
@@ -172,7 +174,7 @@ def configurations(values: t.Mapping[str, t.Any]) -> Problems:
 def _with_allocation(options: Values, config: Values) -> Values:
     """Return a configuration as the module writes it; what it refuses itself is left for it to say."""
     known = SPEC["argument_spec"]["dra"]["options"].items()
-    asked = {**{name: one["default"] for name, one in known}, **options.get("dra", {})}
+    asked = {**{name: option["default"] for name, option in known}, **options.get("dra", {})}
     chosen = str(options.get("allocation") or "device_plugin")
     try:
         allocation.check(chosen, asked)
@@ -181,16 +183,16 @@ def _with_allocation(options: Values, config: Values) -> Values:
         return config
 
 
-def _by_variables(found: Problem) -> Problem:
+def _by_variables(problem: Problem) -> Problem:
     """Return a problem with the variables of the role in the place of the keys that the module writes."""
-    text, hint, first = found.text, found.hint, ""
+    text, hint, first = problem.text, problem.hint, ""
     for key, option in allocation.OPTIONS.items():
         variable = in_variables("device_plugin", option)
         first = first or (variable if key in text else "")
         text, hint = text.replace(key, variable), hint.replace(key, variable)
     if first:
         text = re.sub(r"^\w+(?:\.\w+)?: ", "", text)
-    return Problem(first or found.variable, text, hint)
+    return Problem(first or problem.variable, text, hint)
 
 
 def _refused(name: str, config: Values, sharing: str = "") -> Problems:
@@ -202,7 +204,7 @@ def _refused(name: str, config: Values, sharing: str = "") -> Problems:
         daemon.parse(json.dumps(config, indent=2), source)
     except errors.ConfigError as error:
         lines = rf"(?:, at |first at )?{source}: (?:line \d+(?:: )?)?"
-        text, cause = (re.sub(lines, "", one) for one in (error.message, error.cause))
+        text, cause = (re.sub(lines, "", part) for part in (error.message, error.cause))
         key = text.replace("unknown key ", "", 1)
         if sharing and re.match(r"sharing\b", key):
             name = sharing

@@ -85,10 +85,10 @@ def _ending(method: t.Callable[..., None]) -> t.Callable[..., None]:
     """Let a method show what came of a task, and forget the task."""
 
     @functools.wraps(method)
-    def shown(self: t.Any, result: t.Any, **given: t.Any) -> None:
+    def shown(self: t.Any, result: t.Any, **options: t.Any) -> None:
         host = result.host.get_name()
         with self._live.ending(printable(host)):
-            method(self, result, **given)
+            method(self, result, **options)
             self._warn(result)
         self._runs.pop((host, result.task._uuid), None)
 
@@ -110,12 +110,12 @@ class CallbackModule(CallbackBase):
         self._nodes: t.Dict[str, Node] = collections.defaultdict(Node)
         self._every: t.Dict[str, None] = {}  # the hosts of all plays, in their order
         self._warned: t.Set[str] = set()
-        self._told: t.Dict[
+        self._shown_below: t.Dict[
             t.Any, str
         ] = {}  # what was below a task's line, and the first node with it
         self._handlers: t.Set[str] = set()
         self._batch: t.List[str] = []
-        self._wanted = True
+        self._has_hosts = True
         self._names = text.Names(16 if 0 < width() < WIDE else 32)
         self._live = Live(self._display, self._names)
 
@@ -124,18 +124,18 @@ class CallbackModule(CallbackBase):
     def v2_playbook_on_play_start(self, play: t.Any) -> None:
         """Show the play's name, and its nodes where they are not all of them."""
         every, self._batch = tasks.hosts(play)
-        self._wanted = bool(play.hosts)
-        batch = [printable(one) for one in self._batch]
+        self._has_hosts = bool(play.hosts)
+        batch = [printable(host) for host in self._batch]
         self._names.add(batch)
         self._every.update(dict.fromkeys(every))
-        words = play.get_name()
+        title = play.get_name()
         if batch and len(batch) < len(every):
             names = text.shortened(", ".join(map(self._names.shown, batch)))
-            words += f": {len(batch)} of {len(every)} nodes, {names}"
+            title += f": {len(batch)} of {len(every)} nodes, {names}"
         check = " (check mode: nothing is changed)" if play.check_mode else ""
         self._show("")
-        self._wrapped(f"{words}{check}", "plain", "", "  ")
-        self._live.start(*(self.get_option(f"progress_{one}") for one in ("lines", "heartbeat")))
+        self._wrapped(f"{title}{check}", "plain", "", "  ")
+        self._live.start(*(self.get_option(f"progress_{host}") for host in ("lines", "heartbeat")))
 
     def v2_playbook_on_task_start(self, task: t.Any, is_conditional: bool) -> None:
         """Remember the name, which holds no variables now."""
@@ -149,9 +149,9 @@ class CallbackModule(CallbackBase):
     def v2_runner_on_start(self, host: t.Any, task: t.Any) -> None:
         """Note when a task began on a host."""
         self._runs[host.get_name(), task._uuid] = details.Run(begun=time.monotonic())
-        words = self._task_names.get(task._uuid, task.get_name())
+        title = self._task_names.get(task._uuid, task.get_name())
         asks = tasks.asks(task) or bool(constants.ENABLE_TASK_DEBUGGER)
-        self._live.begin(printable(host.get_name()), printable(tasks.short(words)), asks)
+        self._live.begin(printable(host.get_name()), printable(tasks.short(title)), asks)
 
     def v2_runner_retry(self, result: t.Any) -> None:
         """Count an attempt; with -v say why it is not the last."""
@@ -184,7 +184,7 @@ class CallbackModule(CallbackBase):
         """Show a task that ended well."""
         action, run = self._ran(result), self._run(result)
         if action == "debug":
-            for data in run.done or [result.result]:
+            for data in run.results or [result.result]:
                 self._line("message", result, values.message(data))
         elif self._display.verbosity > 1 or self._new_warnings(result) or self._tells(result):
             state = "changed" if result.result.get("changed") else "ok"
@@ -198,8 +198,8 @@ class CallbackModule(CallbackBase):
         self._ran(result)
         gone = not ignore_errors and not tasks.rescued(result.task)
         state = "failed" if gone else "ignored" if ignore_errors else "rescued"
-        words = self._name(result)
-        self._line(state, result, words if gone else f"{words}: failed, {state}")
+        title = self._name(result)
+        self._line(state, result, title if gone else f"{title}: failed, {state}")
         self._details(result)
         self._reason(state, result)
         self._returned(result)
@@ -209,8 +209,8 @@ class CallbackModule(CallbackBase):
         """Show a host that does not answer."""
         ignored = bool(result.task.ignore_unreachable)
         state = "ignored" if ignored else "unreachable"
-        words = f"{self._name(result)}: unreachable{', ignored' if ignored else ''}"
-        self._line(state, result, words)
+        title = f"{self._name(result)}: unreachable{', ignored' if ignored else ''}"
+        self._line(state, result, title)
         self._reason(state, result)
 
     @_ending
@@ -232,8 +232,8 @@ class CallbackModule(CallbackBase):
 
     def v2_playbook_on_no_hosts_matched(self) -> None:
         """Say that there is nothing to do: a play may have chosen nobody, or named a group that is not there."""
-        words = "no host matches" if self._wanted else "no host has to be changed"
-        self._show(f"  {words}", "skipped")
+        message = "no host matches" if self._has_hosts else "no host has to be changed"
+        self._show(f"  {message}", "skipped")
 
     def v2_playbook_on_no_hosts_remaining(self) -> None:
         """Say once why the rest of the play is not run."""
@@ -247,13 +247,13 @@ class CallbackModule(CallbackBase):
         """Show what has become of each host."""
         self._live.stop()
         self._show("")
-        hosts = [one for one in self._every if one in stats.processed]
-        hosts += sorted(one for one in stats.processed if one not in self._every)
+        hosts = [host for host in self._every if host in stats.processed]
+        hosts += sorted(host for host in stats.processed if host not in self._every)
         rows = [Row(printable(host), self._nodes[host], stats.summarize(host)) for host in hosts]
         verbosity = self._display.verbosity
         for line in summary(rows, self._names, width(), verbosity) if rows else ():
             self._show(line.text, line.kind)
-        left = [printable(one) for one in self._every if one not in stats.processed]
+        left = [printable(host) for host in self._every if host not in stats.processed]
         if left:
             self._wrapped(f"nothing was run on {', '.join(left)}", "skipped", "  ", "  ")
         self._show(f"  {time.monotonic() - self._begun:.1f} s in all")
@@ -269,8 +269,8 @@ class CallbackModule(CallbackBase):
     def _name(self, result: t.Any) -> str:
         return tasks.short(result.task_name)
 
-    def _note(self, result: t.Any, words: str) -> None:
-        self._live.note(printable(result.host.get_name()), f" ({words})")
+    def _note(self, result: t.Any, note: str) -> None:
+        self._live.note(printable(result.host.get_name()), f" ({note})")
 
     def _item(self, state: str, result: t.Any) -> None:
         items = self._run(result).items
@@ -282,7 +282,7 @@ class CallbackModule(CallbackBase):
         action, node, run = tasks.action(result.task), self._node(result), self._run(result)
         if action not in tasks.CONTROLLER:
             node.calls += run.calls
-        for data in (*run.done, result.result):
+        for data in (*run.results, result.result):
             node.learn(action, data)
         return action
 
@@ -293,8 +293,8 @@ class CallbackModule(CallbackBase):
         return not silent and (not idle or self._display.verbosity > 0)
 
     def _warnings(self, result: t.Any) -> t.List[str]:
-        wanted = constants.config.get_config_value("DEPRECATION_WARNINGS")
-        return details.warnings(self._run(result), result.result, wanted)
+        shows_deprecations = constants.config.get_config_value("DEPRECATION_WARNINGS")
+        return details.warnings(self._run(result), result.result, shows_deprecations)
 
     def _new_warnings(self, result: t.Any) -> t.List[str]:
         """Return the warnings of a task that no node has had yet."""
@@ -305,26 +305,26 @@ class CallbackModule(CallbackBase):
     def _show(self, line: str, kind: str = "plain") -> None:
         self._display.display(printable(line, keep="\t"), color=COLORS.get(kind))
 
-    def _wrapped(self, words: str, kind: str, first: str, rest: str) -> None:
-        for line in text.wrapped(words, width(), first, rest):
+    def _wrapped(self, message: str, kind: str, first: str, indent: str) -> None:
+        for line in text.wrapped(message, width(), first, indent):
             self._show(line, kind)
 
-    def _below(self, words: str, kind: str = "plain") -> None:
+    def _below(self, message: str, kind: str = "plain") -> None:
         """Show a text below the line of a task."""
-        self._wrapped(words, kind, INDENT, INDENT)
+        self._wrapped(message, kind, INDENT, INDENT)
 
-    def _line(self, state: str, result: t.Any, words: str) -> None:
+    def _line(self, state: str, result: t.Any, title: str) -> None:
         """Show the line of a task."""
         run = self._run(result)
         seconds = " " * 7 if run.begun is None else f"{time.monotonic() - run.begun:5.1f} s"
         host = self._names.column(printable(result.host.get_name()))
-        self._wrapped(words, state, f"  {MARKS[state]} {seconds}  {host}  ", INDENT)
+        self._wrapped(title, state, f"  {MARKS[state]} {seconds}  {host}  ", INDENT)
 
     def _details(self, result: t.Any) -> None:
         run, planned = self._run(result), result.task.check_mode
         plans, verbosity = self._node(result).plans, self._display.verbosity
         lines = details.details(run, result.result, planned, verbosity)
-        if planned and not verbosity and any(one.kind == "step" for one in lines):
+        if planned and not verbosity and any(line.kind == "step" for line in lines):
             plan = (tasks.action(result.task), lines)
             known = plan in plans
             plans.append(plan)
@@ -336,7 +336,7 @@ class CallbackModule(CallbackBase):
     def _once(self, result: t.Any, lines: t.List[text.Line]) -> t.List[text.Line]:
         """Return what is below the line of a task, or on which other node the same was shown; with -v always all."""
         host = printable(result.host.get_name())
-        first = self._told.setdefault((result.task._uuid, *lines), host)
+        first = self._shown_below.setdefault((result.task._uuid, *lines), host)
         if first == host or len(lines) < 2 or self._display.verbosity:
             return lines
         return [text.Line(f"as on {self._names.shown(first)}", "note")]
@@ -348,7 +348,9 @@ class CallbackModule(CallbackBase):
     def _reason(self, state: str, result: t.Any) -> None:
         """Show why a task failed, and keep it for the end."""
         why = details.reason(self._run(result), result.result, self._display.verbosity)
-        for line in self._once(result, [text.Line(one, state) for one in why.split("\n")]):
+        for line in self._once(
+            result, [text.Line(line_text, state) for line_text in why.split("\n")]
+        ):
             self._below(line.text, line.kind)
         if state in ("failed", "unreachable"):
             self._node(result).failures.append(Failure(self._name(result), why))
@@ -356,6 +358,6 @@ class CallbackModule(CallbackBase):
     def _warn(self, result: t.Any) -> None:
         for warning in self._new_warnings(result):
             self._below(warning, "warning")
-        said = self._warnings(result)
-        self._warned.update(said)
-        self._node(result).warnings.update(dict.fromkeys(said))
+        warnings = self._warnings(result)
+        self._warned.update(warnings)
+        self._node(result).warnings.update(dict.fromkeys(warnings))

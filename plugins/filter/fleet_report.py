@@ -106,21 +106,21 @@ def fleet_report(
     """Return the text of a report in a form."""
     if form not in FORMS:
         raise AnsibleFilterError(f"fleet_report: form: {form!r} is not one of {', '.join(FORMS)}")
-    told = []
+    answers = []
     for host in hosts:
         known = hostvars.get(host) or {}  # which takes its time, and so is read once
-        told.append((str(host), _answer(known, variable), _answer(known, info)))
-    names = models(of_gpus(answer, other) for _host, answer, other in told)
-    nodes = [node(host, answer, other, names) for host, answer, other in told]
-    return FORMS[form](fleet(title, made or _now(), nodes))
+        answers.append((str(host), _answer(known, variable), _answer(known, info)))
+    names = models(of_gpus(answer, other) for _host, answer, other in answers)
+    nodes = [node(host, answer, other, names) for host, answer, other in answers]
+    return FORMS[form](fleet(title, made or _timestamp(), nodes))
 
 
 def _answer(known: t.Mapping[str, t.Any], variable: str) -> Answer:
-    found = known.get(variable)
-    return found if isinstance(found, t.Mapping) else None
+    answer = known.get(variable)
+    return answer if isinstance(answer, t.Mapping) else None
 
 
-def _now() -> str:
+def _timestamp() -> str:
     return datetime.datetime.now(datetime.UTC).replace(tzinfo=None).isoformat("T", "seconds") + "Z"
 
 

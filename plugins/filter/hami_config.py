@@ -101,7 +101,7 @@ def _digest(text: str, settings: t.Any, usual: t.Any) -> str:
     names = ("count_alone", "schedulers")
     choices = {name: getattr(settings, name) for name in names}
     chosen = {name: choice for name, choice in choices.items() if choice != getattr(usual, name)}
-    parts = [text, *(f"{name}={one}" for name, one in sorted(chosen.items()))]
+    parts = [text, *(f"{name}={value}" for name, value in sorted(chosen.items()))]
     return hashlib.sha256("\n".join(parts).encode()).hexdigest()[:16] if any(parts) else ""
 
 

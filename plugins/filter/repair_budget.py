@@ -84,18 +84,18 @@ def repair_budget(
         limit = rollout.agreed({budgets.VARIABLE: values}, budgets.VARIABLE, rollout.size)
     except InputError as error:
         return {"problem": str(error), "nodes": [], "told": []}
-    now = _now()
-    fleet = {node: _node(hostvars[node], options[node], now) for node in nodes}
+    moment = _time()
+    fleet = {node: _node(hostvars[node], options[node], moment) for node in nodes}
     chosen = budgets.budget(fleet, limit or DEFAULT)
     return {"problem": "", "nodes": list(chosen.nodes), "told": list(chosen.told)}
 
 
-def _now() -> float:
+def _time() -> float:
     return time.time()
 
 
 def _node(
-    variables: t.Mapping[str, t.Any], options: t.Mapping[str, t.Any], now: float
+    variables: t.Mapping[str, t.Any], options: t.Mapping[str, t.Any], moment: float
 ) -> budgets.Node:
     """Return what counts of a node's answer, which is held against RETURN here, too: others' tasks may register it."""
     answer = variables.get("__repair_seen") or {}
@@ -116,7 +116,7 @@ def _node(
     refused = answer["refused"] or _of_another(options, answer, change)
     return budgets.Node(
         out=bool(answer["in_repair"] or answer["change"]),
-        counts=now - LEASE_SECONDS <= since <= now + TOLERANCE,
+        counts=moment - LEASE_SECONDS <= since <= moment + TOLERANCE,
         refused=refused,
         needed=needed,
     )

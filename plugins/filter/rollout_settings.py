@@ -66,10 +66,10 @@ def rollout_settings(
             if name in options:
                 values.setdefault(name, {})[node] = options[name]
     try:
-        found, old = rollout.settings(values, aliases)
+        settings, old = rollout.settings(values, aliases)
     except InputError as error:
         return {"problem": str(error), "aliases": [], **rollout.Settings()._asdict()}
-    return {"problem": "", "aliases": old, **found._asdict(), "serial": list(found.serial)}
+    return {"problem": "", "aliases": old, **settings._asdict(), "serial": list(settings.serial)}
 
 
 class FilterModule:

@@ -67,8 +67,8 @@ def rollout_stop(
 
 
 def _node(variables: t.Mapping[str, t.Any]) -> rollout.Node:
-    found = variables.get("__rollout_node") or {}
-    return rollout.Node(found.get("state", ""), tuple(found.get("batch", ())))
+    answer = variables.get("__rollout_node") or {}
+    return rollout.Node(answer.get("state", ""), tuple(answer.get("batch", ())))
 
 
 class FilterModule:

@@ -76,17 +76,17 @@ def unknown_variables(
         }
     except (KeyError, TypeError, AttributeError) as error:
         raise AnsibleFilterError(f"unknown_variables: not an argument spec: {error}") from error
-    others = foreign.split(",") if isinstance(foreign, str) else foreign
-    unknown = (name for name in sorted(set(names) - known) if not _matches(name, others))
-    return [_message(one, known) for one in unknown if not _of_another(one, known)]
+    prefixes = foreign.split(",") if isinstance(foreign, str) else foreign
+    unknown = (name for name in sorted(set(names) - known) if not _matches(name, prefixes))
+    return [_message(name, known) for name in unknown if not _of_another(name, known)]
 
 
 def _of_another(name: str, known: t.Iterable[str]) -> bool:
     """Tell whether a variable may well be another tool's: it only begins as ours do."""
-    prefix, _line, rest = name.partition("_")
-    ours = [one.partition("_")[2] for one in known if one.startswith(f"{prefix}_")]
-    ours = [one for one in ours if abs(len(one) - len(rest)) <= SLIPS]
-    return prefix in SHARED and not difflib.get_close_matches(rest, ours, n=1, cutoff=NEAR)
+    prefix, _line, suffix = name.partition("_")
+    ours = [variable.partition("_")[2] for variable in known if variable.startswith(f"{prefix}_")]
+    ours = [variable for variable in ours if abs(len(variable) - len(suffix)) <= SLIPS]
+    return prefix in SHARED and not difflib.get_close_matches(suffix, ours, n=1, cutoff=NEAR)
 
 
 def _matches(name: str, patterns: t.Sequence[str]) -> bool:

@@ -83,10 +83,10 @@ def validation_report(
 
 
 def _result(known: t.Mapping[str, t.Any], variable: str, pods: str) -> t.Mapping[str, t.Any] | None:
-    found = known.get(variable)
-    if not isinstance(found, t.Mapping) or "checks" not in found:
+    answer = known.get(variable)
+    if not isinstance(answer, t.Mapping) or "checks" not in answer:
         return None
-    return {**found, "pods": known.get(pods)}
+    return {**answer, "pods": known.get(pods)}
 
 
 class FilterModule:

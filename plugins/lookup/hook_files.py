@@ -77,22 +77,22 @@ def find(name: str, places: t.Sequence[str]) -> str:
     tried = [os.path.join(place, os.path.expanduser(name)) for place in places]
     shipped = name if name.endswith((".yml", ".yaml")) else f"{name}.yml"
     tried += [os.path.join(SHIPPED, shipped), os.path.join(os.path.dirname(SHIPPED), shipped)]
-    return next((one for one in tried if os.path.isfile(one)), "")
+    return next((path for path in tried if os.path.isfile(path)), "")
 
 
 def search(variable: str, value: t.Any, places: t.Sequence[str]) -> tuple[list[str], list[str]]:
     """Return the files of a variable, and what is wrong with it."""
-    if not isinstance(value, (list, tuple)) or not all(isinstance(one, str) for one in value):
+    if not isinstance(value, (list, tuple)) or not all(isinstance(file, str) for file in value):
         return [], [f"{variable}: {value!r} is not valid: {EXPECTED}"]
-    found = {str(one): find(str(one), places) for one in value}
+    paths = {str(file): find(str(file), places) for file in value}
     looked = f"in {', '.join([*places, SHIPPED])}"
     problems = [
-        f"{variable}: {one!r} was not found{'' if os.path.isabs(one) else f': looked {looked}'}."
+        f"{variable}: {file!r} was not found{'' if os.path.isabs(file) else f': looked {looked}'}."
         " Next step: correct the path, or give it in full"
-        for one, path in found.items()
+        for file, path in paths.items()
         if not path
     ]
-    return [path for path in found.values() if path], problems
+    return [path for path in paths.values() if path], problems
 
 
 class LookupModule(LookupBase):
@@ -112,6 +112,11 @@ class LookupModule(LookupBase):
         for names in terms:
             there = {name: self._templar.template(values[name]) for name in names if name in values}
             pairs = [search(name, value, places) for name, value in there.items()]
-            files = [path for found, _problems in pairs for path in found]
-            answer.append({"files": files, "problems": [one for _f, some in pairs for one in some]})
+            files = [path for paths, _problems in pairs for path in paths]
+            answer.append(
+                {
+                    "files": files,
+                    "problems": [problem for _f, problems in pairs for problem in problems],
+                }
+            )
         return answer

@@ -46,8 +46,8 @@ class LookupModule(LookupBase):
 
     def run(self, terms: t.Sequence[t.Any], variables: t.Any = None, **kwargs: t.Any) -> list[str]:
         """Run the lookup."""
-        given = variables or {}
-        reasons = {name: self._why(given[name]) for name in map(str, terms) if name in given}
+        known = variables or {}
+        reasons = {name: self._why(known[name]) for name in map(str, terms) if name in known}
         return [f"{name}: it can't be read: {reason}" for name, reason in reasons.items() if reason]
 
     def _why(self, value: t.Any) -> str:

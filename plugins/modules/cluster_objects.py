@@ -93,9 +93,9 @@ class SilentModule(AnsibleModule):
         super().fail_json(msg, **answer)
 
     def _hide(self):
-        given = self.params.get("objects")
-        self.no_log_values.update(values(given))
-        self.params["objects"] = hidden(given)
+        objects = self.params.get("objects")
+        self.no_log_values.update(values(objects))
+        self.params["objects"] = hidden(objects)
 
 
 def main() -> None:

@@ -72,13 +72,13 @@ class Pod:
         return f"{self.namespace}/{self.name}"
 
 
-def read(found: Json) -> Pod:
+def read(answer: Json) -> Pod:
     """Return the pod in an answer; its claims and its DaemonSet still have to be looked up.
 
     A static pod is its node's, which nobody else can say for long: what has an owner that is not there is collected as
     garbage. KeyError, TypeError: it is none.
     """
-    meta, spec, status = found["metadata"], found["spec"], found.get("status") or {}
+    meta, spec, status = answer["metadata"], answer["spec"], answer.get("status") or {}
     owners = [
         owner_reference
         for owner_reference in meta.get("ownerReferences") or ()
@@ -141,14 +141,14 @@ def _containers(spec: Json) -> t.Iterator[Json]:
 
 
 def _resources(spec: Json) -> t.Tuple[str, ...]:
-    found = {
+    amounts = {
         f"{name}: {count}"
         for container in _containers(spec)
         for kind in ("requests", "limits")
         for name, count in ((container.get("resources") or {}).get(kind) or {}).items()
         if name.startswith(VENDOR) and str(count) != "0"
     }
-    return tuple(sorted(found))
+    return tuple(sorted(amounts))
 
 
 def _claims(spec: Json, status: Json) -> t.Iterator[str]:
@@ -156,8 +156,10 @@ def _claims(spec: Json, status: Json) -> t.Iterator[str]:
 
     The scheduler makes one for extended resources that a DeviceClass has, such as nvidia.com/gpu.
     """
-    told = status.get("resourceClaimStatuses") or ()
-    made = {one["name"]: one.get("resourceClaimName") for one in told}
+    statuses = status.get("resourceClaimStatuses") or ()
+    made = {
+        claim_status["name"]: claim_status.get("resourceClaimName") for claim_status in statuses
+    }
     for resource_claim in spec.get("resourceClaims") or ():
         name = resource_claim.get("resourceClaimName") or made.get(resource_claim["name"])
         if name:
@@ -170,6 +172,8 @@ def _claims(spec: Json, status: Json) -> t.Iterator[str]:
 def _opens_gpus(container: Json) -> bool:
     image = str(container.get("image") or "").partition("@")[0]
     program = image.rpartition("/")[2].partition(":")[0]
-    given = {one["name"]: one.get("value") for one in container.get("env") or ()}
-    visible = given.get("NVIDIA_VISIBLE_DEVICES") or ""
+    environment = {
+        variable["name"]: variable.get("value") for variable in container.get("env") or ()
+    }
+    visible = environment.get("NVIDIA_VISIBLE_DEVICES") or ""
     return program in OPENERS or visible not in HIDDEN

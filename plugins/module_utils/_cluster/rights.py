@@ -27,7 +27,7 @@ class Right:
     def attributes(self) -> t.Dict[str, str]:
         """Return what a SelfSubjectAccessReview asks about."""
         resource, _slash, subresource = self.resource.partition("/")
-        found = {
+        attributes = {
             "verb": self.verb,
             "group": self.group,
             "resource": resource,
@@ -35,7 +35,7 @@ class Right:
             "name": self.name,
             "namespace": self.namespace,
         }
-        return {key: value for key, value in found.items() if value}
+        return {key: value for key, value in attributes.items() if value}
 
 
 def of_cordon(node: str) -> t.Tuple[Right, ...]:
@@ -60,8 +60,8 @@ OF_DAEMONSETS = (Right("get", "daemonsets", "apps"),)
 def rules(missing: t.Iterable[Right]) -> str:
     """Return the rules that a ClusterRole needs besides, as YAML."""
     verbs: t.Dict[t.Tuple[str, str], t.List[str]] = {}
-    for one in missing:
-        verbs.setdefault((one.group, one.resource), []).append(one.verb)
+    for right in missing:
+        verbs.setdefault((right.group, right.resource), []).append(right.verb)
     return " ".join(
         f'- {{apiGroups: ["{group}"], resources: [{resource}], verbs: [{", ".join(verb)}]}}'
         for (group, resource), verb in verbs.items()

@@ -27,8 +27,10 @@ Counts = t.Dict[str, int]
 
 def offered(node: Json) -> Counts:
     """Return how many of each of NVIDIA's resources a Node has allocatable, of those that it has any."""
-    found = (node.get("status") or {}).get("allocatable") or {}
-    counts = {name: _count(one) for name, one in found.items() if name.startswith(VENDOR)}
+    allocatable = (node.get("status") or {}).get("allocatable") or {}
+    counts = {
+        name: _count(amount) for name, amount in allocatable.items() if name.startswith(VENDOR)
+    }
     return {name: count for name, count in sorted(counts.items()) if count}
 
 
@@ -112,8 +114,8 @@ def manifest(
 def left_over(pods: t.Iterable[Json], node: str) -> t.List[t.Tuple[str, str]]:
     """Return name and UID of the pods that earlier runs left for a node."""
     every = [pod["metadata"] for pod in pods]
-    found = [one for one in every if (one.get("annotations") or {}).get(NODE) == node]
-    return [(str(one["name"]), str(one["uid"])) for one in found]
+    pods_of_node = [pod_ for pod_ in every if (pod_.get("annotations") or {}).get(NODE) == node]
+    return [(str(pod_["name"]), str(pod_["uid"])) for pod_ in pods_of_node]
 
 
 def proven(pod: Json, *, to_the_end: bool) -> bool:
@@ -132,10 +134,10 @@ def why(pod: Json) -> str:
     status = pod.get("status") or {}
     for container_status in status.get("containerStatuses") or ():
         for kind in ("waiting", "terminated"):
-            found = (container_status.get("state") or {}).get(kind) or {}
-            if found.get("reason") not in (None, "ContainerCreating", "PodInitializing"):
-                code = f"exit code {found['exitCode']}" if "exitCode" in found else ""
-                return _joined(found.get("reason"), code, found.get("message"))
+            state = (container_status.get("state") or {}).get(kind) or {}
+            if state.get("reason") not in (None, "ContainerCreating", "PodInitializing"):
+                code = f"exit code {state['exitCode']}" if "exitCode" in state else ""
+                return _joined(state.get("reason"), code, state.get("message"))
     for condition in status.get("conditions") or ():
         if condition.get("type") == "PodScheduled" and condition.get("status") == "False":
             return _joined(condition.get("reason"), condition.get("message"))
@@ -163,8 +165,12 @@ def classes(slices: Json) -> t.Tuple[str, ...]:
     ours = [
         item["spec"] for item in slices.get("items") or () if item["spec"].get("driver") == DRIVER
     ]
-    told = [each.get("attributes") or {} for one in ours for each in one.get("devices") or ()]
-    types = {str(one.get("type", {}).get("string")) for one in told}
+    attributes = [
+        each.get("attributes") or {}
+        for slice_spec in ours
+        for each in slice_spec.get("devices") or ()
+    ]
+    types = {str(slice_spec.get("type", {}).get("string")) for slice_spec in attributes}
     return tuple(name for kind, name in CLASSES.items() if kind in types)
 
 
@@ -215,6 +221,10 @@ def with_claim(pod: Json, name: str) -> t.Dict[str, t.Any]:
 
 def unplaced(pod: Json) -> bool:
     """Tell whether the scheduler finds no place for a pod."""
-    told = (pod.get("status") or {}).get("conditions") or ()
-    reasons = (one.get("reason") for one in told if one.get("type") == "PodScheduled")
+    conditions = (pod.get("status") or {}).get("conditions") or ()
+    reasons = (
+        condition_.get("reason")
+        for condition_ in conditions
+        if condition_.get("type") == "PodScheduled"
+    )
     return "Unschedulable" in reasons

@@ -39,15 +39,15 @@ def unpinned(image: str, variable: str) -> str:
 def images(value: t.Any) -> t.Iterator[str]:
     """Yield the images of all containers of an object."""
     if isinstance(value, list):
-        for one in value:
-            yield from images(one)
+        for item in value:
+            yield from images(item)
     if isinstance(value, dict):
-        for key, one in value.items():
-            if key in ("containers", "initContainers") and isinstance(one, list):
-                named = (each.get("image") for each in one if isinstance(each, dict))
+        for key, item in value.items():
+            if key in ("containers", "initContainers") and isinstance(item, list):
+                named = (each.get("image") for each in item if isinstance(each, dict))
                 yield from (str(image) for image in named if image)
             else:
-                yield from images(one)
+                yield from images(item)
 
 
 def _is_here(host: str) -> bool:

@@ -70,7 +70,9 @@ class Software(t.Generic[S, R]):
         packages = manager.packages()
         observed = kind(
             family=self._family,
-            packages={one: packages[one] for one in {*names, *record.packages} if one in packages},
+            packages={
+                name: packages[name] for name in {*names, *record.packages} if name in packages
+            },
             policies=manager.policies(names) if present else {},
             record=record,
             interrupted=manager.interrupted(),
@@ -83,15 +85,15 @@ class Software(t.Generic[S, R]):
         ours = still_there(record.packages, packages)
         return dataclasses.replace(observed, removal=manager.removal(ours))
 
-    def _possible(self, found: Plan) -> Plan:
+    def _possible(self, planned: Plan) -> Plan:
         """Return a plan that the package manager can carry out. NodeError: it can't, or packages of others would go."""
-        steps = (one for one in found.steps if one.action == "purge")
+        steps = (step for step in planned.steps if step.action == "purge")
         purged = [name for step in steps for name in step.params["packages"]]
-        for step in found.steps:
-            if step.action == "install" and step.params and REPAIR not in found.steps:
+        for step in planned.steps:
+            if step.action == "install" and step.params and REPAIR not in planned.steps:
                 self._simulate(self._change(step.params), purged)
         warnings = self._manager.warnings if self._family else ()
-        return dataclasses.replace(found, warnings=(*found.warnings, *warnings))
+        return dataclasses.replace(planned, warnings=(*planned.warnings, *warnings))
 
     def apply(self, step: Step) -> None:
         """Carry out one step."""

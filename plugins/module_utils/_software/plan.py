@@ -123,10 +123,10 @@ class Planner(abc.ABC, t.Generic[S, D]):
             raise NodeError(named, cause=cause, hint=hint)
         return result
 
-    def surplus(self, wanted: t.Collection[str]) -> t.Tuple[str, ...]:
+    def surplus(self, desired_packages: t.Collection[str]) -> t.Tuple[str, ...]:
         """Return what earlier runs have installed and is not wanted any more; what only came along stays."""
         there = self.observed.record.packages & self.describe()["packages"].keys()
-        return tuple(sorted(there.difference(wanted)))
+        return tuple(sorted(there.difference(desired_packages)))
 
     def absent(self, files: t.Iterable[str] = (), users: t.Tuple[str, ...] = ()) -> Plan:
         """Return the plan to remove what was added, and the ``files`` of a repository. NodeError: it has ``users``."""
@@ -139,7 +139,7 @@ class Planner(abc.ABC, t.Generic[S, D]):
         if users and not self.check_mode:  # a run before it may take these first
             raise NodeError(self.taken, cause="; ".join(users), hint=self.free)
         gone = removal.packages if removal else ()
-        parts = self.parts([f"remove {', '.join(one)}" for one in (gone, paths) if one])
+        parts = self.parts([f"remove {', '.join(group)}" for group in (gone, paths) if group])
         warnings = [f"{self.taken}: {user}" for user in users]
         if removal and removal.needed:
             needed = ", ".join(removal.users) or "others"
@@ -156,4 +156,4 @@ class Planner(abc.ABC, t.Generic[S, D]):
 def common(names: t.Sequence[str], versions: t.Callable[[str], t.Sequence[str]]) -> t.List[str]:
     """Return the versions in which all of some packages can be had, newest first."""
     offers = [versions(name) for name in names]
-    return [one for one in offers[0] if all(one in offer for offer in offers)]
+    return [version for version in offers[0] if all(version in offer for offer in offers)]

@@ -16,5 +16,5 @@ SOURCES = [str(FILES / name / "src") for name in ("gpu_plugin", "gpu_cluster")]
 
 def imported(name: str) -> t.Any:
     """Return a module that needs no library but PyYAML, such as gpu_cluster.hami.settings."""
-    sys.path += [one for one in SOURCES if one not in sys.path]
+    sys.path += [source for source in SOURCES if source not in sys.path]
     return importlib.import_module(name)

@@ -31,7 +31,9 @@ def collect(root: str, prefix: str) -> Files:
     result = {}
     for folder, folders, names in os.walk(root):
         folders[:] = sorted(
-            one for one in folders if one not in SKIPPED and not one.endswith(".egg-info")
+            folder
+            for folder in folders
+            if folder not in SKIPPED and not folder.endswith(".egg-info")
         )
         for name in sorted(names):
             path = os.path.join(folder, name)
@@ -67,16 +69,16 @@ def wheels_of(wheelhouse: str, requirements: str) -> Files:
     with open(requirements, encoding="utf-8") as stream:
         listed = listed_wheels(stream.read())
     files = collect(wheelhouse, "wheels")
-    found = [refusal(listed, os.path.basename(path), digest(path)) for path in files.values()]
-    refused = [one for one in found if one]
+    refusals = [refusal(listed, os.path.basename(path), digest(path)) for path in files.values()]
+    refused = [refusal_text for refusal_text in refusals if refusal_text]
     wheels = {name: path for name, path in files.items() if name.endswith(".whl")}
-    words = "; ".join(refused[:REFUSALS_SHOWN])
+    listing = "; ".join(refused[:REFUSALS_SHOWN])
     if len(refused) > REFUSALS_SHOWN:
-        words += f"; and {len(refused) - REFUSALS_SHOWN} more"
-    words = words or ("" if wheels else "expected a folder with wheels")
-    if words:
+        listing += f"; and {len(refused) - REFUSALS_SHOWN} more"
+    listing = listing or ("" if wheels else "expected a folder with wheels")
+    if listing:
         raise NodeError(
-            f"wheelhouse: {wheelhouse!r} is not valid: {words}",
+            f"wheelhouse: {wheelhouse!r} is not valid: {listing}",
             hint="recreate the folder with 'pip download --require-hashes --only-binary=:all: --no-deps"
             f" --dest {wheelhouse} --requirement {requirements}'",
             key="wheelhouse",
@@ -107,10 +109,10 @@ class Package(t.NamedTuple):
 def package(root: t.Optional[str], wheelhouse: t.Optional[str] = None) -> Package:
     """Return the release of a source tree. NodeError: it is none, or the wheels are not those listed."""
     needed = ("pyproject.toml", "requirements.txt")
-    if not root or not all(os.path.isfile(os.path.join(root, one)) for one in needed):
+    if not root or not all(os.path.isfile(os.path.join(root, path)) for path in needed):
         raise NodeError(f"package: {root!r} is not valid: expected the device plugin's source tree")
-    found = collect(os.path.join(root, "src", "gpu_plugin"), "package/src/gpu_plugin")
-    files = {name: path for name, path in found.items() if name.endswith(RUN)}
+    members = collect(os.path.join(root, "src", "gpu_plugin"), "package/src/gpu_plugin")
+    files = {name: path for name, path in members.items() if name.endswith(RUN)}
     listed = files["package/requirements.txt"] = os.path.join(root, "requirements.txt")
     units = {name: os.path.join(root, "systemd", name) for name in UNITS}
     # What is installed is pinned by the package's list of hashes, whichever way the wheels come.

@@ -50,21 +50,21 @@ def budget(nodes: t.Mapping[str, Node], limit: t.Union[int, str]) -> Budget:
     new = [name for name in due if not nodes[name].out]
     room = max(0, most - len(out))
     chosen = {*begun, *new[:room]}
-    told = [f"{name} does not answer" for name, node in nodes.items() if not node.answers]
-    told += [
+    reasons = [f"{name} does not answer" for name, node in nodes.items() if not node.answers]
+    reasons += [
         f"{name} is not repaired now: {node.refused}"
         for name, node in nodes.items()
         if node.needed and node.answers and node.refused
     ]
     if waiting:
-        told.append(
+        reasons.append(
             f"{', '.join(waiting)}: in repair or out of service, with nothing done for longer than a run takes, and not"
             f" counted in {VARIABLE}. Next step: see what the repair waits for"
         )
     if new[room:]:
-        told.append(
+        reasons.append(
             f"{', '.join(new[room:])}: not repaired now, since {len(out)} of {len(nodes)} nodes are out of service or"
             f" in repair ({', '.join(out) or 'none'}) and {room} begin with this run: {VARIABLE} is {limit}. Next"
             " step: see to these first, or raise it"
         )
-    return Budget(tuple(name for name in nodes if name in chosen), tuple(told))
+    return Budget(tuple(name for name in nodes if name in chosen), tuple(reasons))

@@ -38,24 +38,26 @@ def settings(values: Values, aliases: t.Sequence[str] = ()) -> t.Tuple[Settings,
     """
     old = [alias for alias in aliases if values.get(alias) and not values.get(SERIAL)]
     name = old[0] if old else SERIAL
-    found = Settings(
+    result = Settings(
         tuple(agreed(values, name, _serial) or (1,)),
         agreed(values, UNAVAILABLE, size),
         agreed(values, FAIL_PERCENTAGE, _fail_percentage),
     )
-    return found, [alias for alias in aliases if values.get(alias)]
+    return result, [alias for alias in aliases if values.get(alias)]
 
 
 def agreed(values: Values, name: str, parse: t.Callable[[str, t.Any], t.Any]) -> t.Any:
     """Return the one value that the nodes have, None where none has any."""
     by_node = values.get(name) or {}
-    found: t.Dict[str, t.List[str]] = {}
+    by_value: t.Dict[str, t.List[str]] = {}
     for node, value in by_node.items():
-        found.setdefault(repr(parse(f"{name} of {node}", value)), []).append(node)
-    if len(found) > 1:
-        said = ", ".join(f"{by_node[some[0]]!r} for {_few(some)}" for some in found.values())
+        by_value.setdefault(repr(parse(f"{name} of {node}", value)), []).append(node)
+    if len(by_value) > 1:
+        listing = ", ".join(
+            f"{by_node[nodes[0]]!r} for {_few(nodes)}" for nodes in by_value.values()
+        )
         raise InputError(
-            f"{name}: nodes of one roll-out disagree: {said}",
+            f"{name}: nodes of one roll-out disagree: {listing}",
             hint=f"give {name} once for all of them, in the group's variables or with -e",
         )
     return parse(name, next(iter(by_node.values()))) if by_node else None
@@ -70,7 +72,7 @@ def _serial(name: str, value: t.Any) -> Sizes:
     sizes = value if isinstance(value, (list, tuple)) else [value]
     if not sizes:
         raise InputError.of(name, value, "a number of nodes, a percentage, or a list of these")
-    return [size(name, one) for one in sizes]
+    return [size(name, item) for item in sizes]
 
 
 def size(name: str, value: t.Any) -> t.Union[int, str]:
@@ -105,17 +107,17 @@ def stopped(nodes: t.Mapping[str, Node], limits: Settings, batch: t.Collection[s
     gone = [name for name, node in nodes.items() if _is_gone(name, node, batch)]
     if not gone:
         return ""
-    said = f"{len(gone)} of {len(nodes)} nodes failed ({_few(gone)})"
+    message = f"{len(gone)} of {len(nodes)} nodes failed ({_few(gone)})"
     if limits.max_unavailable is None and limits.max_fail_percentage is None:
-        return f"{said}, and neither {UNAVAILABLE} nor {FAIL_PERCENTAGE} allows for any"
+        return f"{message}, and neither {UNAVAILABLE} nor {FAIL_PERCENTAGE} allows for any"
     limit = most(limits.max_unavailable, len(nodes))
     if limit is not None and len(gone) >= limit:
-        return f"{said}, and {UNAVAILABLE} is {limits.max_unavailable}"
-    for one in sorted({node.batch for node in nodes.values() if node.batch}):
-        share = 100 * len(set(gone) & set(one)) / len(one)
+        return f"{message}, and {UNAVAILABLE} is {limits.max_unavailable}"
+    for nodes_of_batch in sorted({node.batch for node in nodes.values() if node.batch}):
+        share = 100 * len(set(gone) & set(nodes_of_batch)) / len(nodes_of_batch)
         if limits.max_fail_percentage is not None and share > limits.max_fail_percentage:
             allowed = f"{limits.max_fail_percentage:g}"
-            return f"{said}, {share:.0f} % of a batch, and {FAIL_PERCENTAGE} is {allowed}"
+            return f"{message}, {share:.0f} % of a batch, and {FAIL_PERCENTAGE} is {allowed}"
     return ""
 
 

@@ -37,7 +37,7 @@ def this_run(change: str) -> Change:
     )
 
 
-def lives(pid: int, told: str) -> bool:
+def lives(pid: int, start_time: str) -> bool:
     """Tell whether that process of this machine is there; it is if it can't be looked at."""
     try:
         os.kill(pid, 0)
@@ -45,28 +45,30 @@ def lives(pid: int, told: str) -> bool:
         return False
     except PermissionError:
         pass
-    return process(pid) in ("", told)
+    return process(pid) in ("", start_time)
 
 
 def process(pid: int) -> str:
     """Return what tells a process from others that had its number before, empty where it can't be looked at."""
     with contextlib.suppress(OSError):
-        told = Path(f"/proc/{pid}/stat").read_text("utf-8", "replace").rpartition(")")[2].split()
+        fields = Path(f"/proc/{pid}/stat").read_text("utf-8", "replace").rpartition(")")[2].split()
         boot = Path("/proc/sys/kernel/random/boot_id").read_text("utf-8").strip()
-        return "ended" if told[0] == ENDED else f"{boot} {told[STARTED]}"
+        return "ended" if fields[0] == ENDED else f"{boot} {fields[STARTED]}"
     with contextlib.suppress(OSError):  # of other systems than Linux
-        words = ["ps", "-o", "lstart=", "-p", str(pid)]
+        command = ["ps", "-o", "lstart=", "-p", str(pid)]
         environment = {**os.environ, "LC_ALL": "C"}
-        done = subprocess.run(words, capture_output=True, text=True, check=False, env=environment)
-        return done.stdout.strip()
+        completed = subprocess.run(
+            command, capture_output=True, text=True, check=False, env=environment
+        )
+        return completed.stdout.strip()
     return ""
 
 
 def _machine() -> str:
     """Return what has the processes that this one sees: a container sees its own alone."""
-    found = []
+    parts = []
     with contextlib.suppress(OSError):
-        found.append(Path("/etc/machine-id").read_text().strip())
+        parts.append(Path("/etc/machine-id").read_text().strip())
     with contextlib.suppress(OSError):
-        found.append(os.readlink("/proc/self/ns/pid"))
-    return " ".join(found)
+        parts.append(os.readlink("/proc/self/ns/pid"))
+    return " ".join(parts)

@@ -44,7 +44,7 @@ class Run:
         )
 
     @property
-    def done(self) -> t.List[Data]:
+    def results(self) -> t.List[Data]:
         """Return the results of the items that were not skipped."""
         return [item.data for item in self.items if item.state != "skipped"]
 
@@ -63,8 +63,8 @@ def details(run: Run, data: Data, planned: bool, verbosity: int) -> t.List[Line]
 def returned(data: Data, verbosity: int) -> t.List[Line]:
     """Return the values of a result with -v."""
     loud = data.get("_ansible_verbose_override") and verbosity < 3
-    said = values.values(data, everything=verbosity > 2) if verbosity and not loud else ""
-    shown = [Line(one, "note") for one in said.split("\n") if said]
+    text = values.values(data, everything=verbosity > 2) if verbosity and not loud else ""
+    shown = [Line(line, "note") for line in text.split("\n") if text]
     return cut(shown, 0 if verbosity > 2 else MOST_VALUES, "-vvv")
 
 
@@ -72,14 +72,14 @@ def reason(run: Run, data: Data, verbosity: int) -> str:
     """Return why a task failed, for a loop of each item that did."""
     why = functools.partial(values.reason, traceback=verbosity > 2)
     failed = [item.data for item in run.items if item.state == "failed"]
-    return "\n".join(f"{values.label(one)}: {why(one)}" for one in failed) or why(data)
+    return "\n".join(f"{values.label(item)}: {why(item)}" for item in failed) or why(data)
 
 
 def warnings(run: Run, data: Data, deprecations: bool) -> t.List[str]:
     """Return the warnings of a task and its items, each once."""
     everything = (data, *(item.data for item in run.items))
-    said = [warning for each in everything for warning in values.warnings(each, deprecations)]
-    return list(dict.fromkeys(said))
+    messages = [warning for each in everything for warning in values.warnings(each, deprecations)]
+    return list(dict.fromkeys(messages))
 
 
 def _changes(run: Run, data: Data, planned: bool, verbosity: int) -> t.List[Line]:
@@ -87,8 +87,8 @@ def _changes(run: Run, data: Data, planned: bool, verbosity: int) -> t.List[Line
         return _parts(run, data, planned, verbosity)
     lines = steps(data, planned, full=verbosity > 0)
     if run.differs and data.get("changed") and not values.censored(data):
-        found = difference(_shown(data, lines), 0 if verbosity else MOST_DIFFERENCE)
-        lines += [one._replace(text=f"  {one.text}") for one in found]
+        differences = difference(_shown(data, lines), 0 if verbosity else MOST_DIFFERENCE)
+        lines += [line._replace(text=f"  {line.text}") for line in differences]
     return lines
 
 
@@ -100,7 +100,7 @@ def _parts(run: Run, data: Data, planned: bool, verbosity: int) -> t.List[Line]:
     lines = []
     for part in data["parts"]:
         inner = _changes(run, {**part, "changed": True}, planned, verbosity)
-        inner += [Line(one, "warning") for one in ahead(part)]
+        inner += [Line(warning, "warning") for warning in ahead(part)]
         lines += [Line(str(part["name"])), *inner] if inner else []
     return lines
 
@@ -109,7 +109,7 @@ def _shown(data: Data, above: t.Sequence[Line]) -> t.Any:
     """Return the difference of a result, without the steps that are shown ``above`` it."""
     diff = data.get("diff")
     if above and isinstance(diff, dict):
-        return {key: one for key, one in diff.items() if key != "prepared"}
+        return {key: value for key, value in diff.items() if key != "prepared"}
     return diff
 
 
@@ -118,6 +118,6 @@ def steps(data: Data, planned: bool, full: bool) -> t.List[Line]:
     lines = []
     for step in data.get("steps") or ():
         if isinstance(step, dict) and "summary" in step:
-            words = str(step["summary"]) if full else shortened(str(step["summary"]))
-            lines.append(Line(would(words) if planned else words, "step"))
+            summary = str(step["summary"]) if full else shortened(str(step["summary"]))
+            lines.append(Line(would(summary) if planned else summary, "step"))
     return lines

@@ -23,12 +23,12 @@ NOTES = {
 }
 
 
-def difference(given: t.Any, most: int, context: int = 3) -> t.List[Line]:
+def difference(diffs: t.Any, most: int, context: int = 3) -> t.List[Line]:
     """Return the lines of what a result has as ``diff``; of each difference ``most``, 0 for all."""
     lines: t.List[Line] = []
-    for one in given if isinstance(given, list) else [given]:
-        if isinstance(one, dict):
-            lines += cut(_lines(one, context), most)
+    for diff in diffs if isinstance(diffs, list) else [diffs]:
+        if isinstance(diff, dict):
+            lines += cut(_lines(diff, context), most)
     return lines
 
 
@@ -37,26 +37,26 @@ def cut(lines: t.List[Line], most: int, where: str = "-v") -> t.List[Line]:
     left = len(lines) - most
     if not most or left <= 1:  # a line is no longer than the word about it
         return lines
-    words = f"… {counted(left, 'more line')}, all with {where}"
-    return [*lines[:most], Line(words, "note")]
+    message = f"… {counted(left, 'more line')}, all with {where}"
+    return [*lines[:most], Line(message, "note")]
 
 
-def _lines(one: t.Mapping[str, t.Any], context: int) -> t.List[Line]:
-    lines = [Line(words, "note") for key, words in NOTES.items() if one.get(key)]
-    if "before" in one and "after" in one:
-        lines += _unified(one, context)
-    if one.get("prepared"):
-        lines += _colored(str(one["prepared"]).rstrip("\n").split("\n"))
+def _lines(diff: t.Mapping[str, t.Any], context: int) -> t.List[Line]:
+    lines = [Line(note, "note") for key, note in NOTES.items() if diff.get(key)]
+    if "before" in diff and "after" in diff:
+        lines += _unified(diff, context)
+    if diff.get("prepared"):
+        lines += _colored(str(diff["prepared"]).rstrip("\n").split("\n"))
     return lines
 
 
-def _unified(one: t.Mapping[str, t.Any], context: int) -> t.List[Line]:
-    before, after = _texts(one["before"], one["after"])
-    found = list(difflib.unified_diff(before, after, n=context, lineterm=""))[2:]
-    if not found:
+def _unified(diff: t.Mapping[str, t.Any], context: int) -> t.List[Line]:
+    before, after = _texts(diff["before"], diff["after"])
+    unified = list(difflib.unified_diff(before, after, n=context, lineterm=""))[2:]
+    if not unified:
         return []
-    names = [one.get(key) for key in ("before_header", "after_header")]
-    return [*(Line(str(name), "note") for name in dict.fromkeys(names) if name), *_colored(found)]
+    names = [diff.get(key) for key in ("before_header", "after_header")]
+    return [*(Line(str(name), "note") for name in dict.fromkeys(names) if name), *_colored(unified)]
 
 
 def _colored(lines: t.Iterable[str]) -> t.List[Line]:
@@ -65,8 +65,8 @@ def _colored(lines: t.Iterable[str]) -> t.List[Line]:
 
 def _texts(before: t.Any, after: t.Any) -> t.Tuple[t.List[str], t.List[str]]:
     """Return both as lines. What is JSON on each side that is not empty is shown as YAML: texts in it as they are."""
-    data = [_data(one) for one in (before, after)]
-    if all(one is not None or not given for one, given in ((data[0], before), (data[1], after))):
+    data = [_data(value) for value in (before, after)]
+    if all(value is not None or not raw for value, raw in ((data[0], before), (data[1], after))):
         return _yaml_lines(data[0]), _yaml_lines(data[1])
     return _text_lines(before), _text_lines(after)
 

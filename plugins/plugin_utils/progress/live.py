@@ -30,46 +30,50 @@ class Work:
     begun: float
     note: str = ""
     asks: bool = False  # it asks the user, who would be overwritten
-    said: float = 0.0  # when a log was told last
+    logged: float = 0.0  # when a line of a log was last written
 
 
 Working = t.Mapping[str, Work]
 
 
-def rows(working: Working, names: Names, now: float, size: t.Tuple[int, int]) -> t.List[str]:
+def rows(working: Working, names: Names, moment: float, size: t.Tuple[int, int]) -> t.List[str]:
     """Return a line for each node, none longer or more than ``size`` (columns, lines) lets be."""
-    late = [(host, one) for host, one in working.items() if now - one.begun >= SOON]
-    if any(one.asks for one in working.values()):
+    late = [(host, work) for host, work in working.items() if moment - work.begun >= SOON]
+    if any(work.asks for work in working.values()):
         return []
     columns, most = size
     shown = late if len(late) <= most else late[: max(most - 1, 0)]
-    lines = [_row(host, one, names, now, columns) for host, one in shown]
+    lines = [_row(host, work, names, moment, columns) for host, work in shown]
     if len(shown) < len(late) and most > 0:
         lines.append(f"  . and {len(late) - len(shown)} more nodes")
     return [fitted(line, columns) for line in lines]
 
 
-def _row(host: str, work: Work, names: Names, now: float, columns: int) -> str:
-    start = f"  . {span(now - work.begun):>9}  {names.column(host)}  "
+def _row(host: str, work: Work, names: Names, moment: float, columns: int) -> str:
+    start = f"  . {span(moment - work.begun):>9}  {names.column(host)}  "
     return start + fitted(work.task, columns - cells(start + work.note)) + work.note
 
 
-def heartbeats(working: Working, now: float, interval: float) -> t.List[str]:
+def heartbeats(working: Working, moment: float, interval: float) -> t.List[str]:
     """Return a line for each task that some node has run for ``interval`` seconds since it was last told of."""
     groups: t.Dict[str, t.Dict[str, Work]] = {}
-    for host, one in working.items():
-        groups.setdefault(f"{one.task}{one.note}", {})[host] = one
-    return [_beat(task, works, now) for task, works in groups.items() if _due(works, now, interval)]
+    for host, work in working.items():
+        groups.setdefault(f"{work.task}{work.note}", {})[host] = work
+    return [
+        _beat(task, works, moment)
+        for task, works in groups.items()
+        if _due(works, moment, interval)
+    ]
 
 
-def _due(works: Working, now: float, interval: float) -> bool:
-    return any(now - max(work.begun, work.said) >= interval for work in works.values())
+def _due(works: Working, moment: float, interval: float) -> bool:
+    return any(moment - max(work.begun, work.logged) >= interval for work in works.values())
 
 
-def _beat(task: str, works: Working, now: float) -> str:
+def _beat(task: str, works: Working, moment: float) -> str:
     for work in works.values():
-        work.said = now
-    longest = span(now - min(work.begun for work in works.values()))
+        work.logged = moment
+    longest = span(moment - min(work.begun for work in works.values()))
     return f"  . {longest:>9}  {shortened(', '.join(works))}  {task}: still running"
 
 
@@ -169,12 +173,12 @@ class Live:
         """Return Ansible's way to the terminal with our lines out of the way."""
 
         @functools.wraps(display)
-        def shown(msg: str, *given: t.Any, **options: t.Any) -> None:
+        def shown(msg: str, *args: t.Any, **options: t.Any) -> None:
             if os.getpid() != self._process:  # a worker, whose lines come to us by a queue
-                display(msg, *given, **options)
+                display(msg, *args, **options)
                 return
             with self._lock, self._aside():
-                display(msg, *given, **options)
+                display(msg, *args, **options)
                 self._at_line_start = options.get("newline", True) or msg.endswith("\n")
 
         return shown
@@ -200,7 +204,7 @@ class Live:
     def _erase(self) -> None:
         if self._drawn:
             columns = max(shutil.get_terminal_size().columns, 1)  # it may be narrower by now
-            up = sum(max(1, -(-cells(one) // columns)) for one in self._drawn) - 1
+            up = sum(max(1, -(-cells(line) // columns)) for line in self._drawn) - 1
             self._drawn = []
             self._write("\r" + (f"\x1b[{up}A" if up else "") + "\x1b[J")
 

@@ -74,8 +74,8 @@ def offers(resources: Data) -> str:
     if not parts:
         return ""
     late = any(not resource.get("registered", True) for resource in resources.values())
-    words = " + ".join(parts) + f" device{'s' if gpus + migs > 1 else ''} advertised"
-    return f"{words}, not registered with a kubelet yet" if late else words
+    summary = " + ".join(parts) + f" device{'s' if gpus + migs > 1 else ''} advertised"
+    return f"{summary}, not registered with a kubelet yet" if late else summary
 
 
 def _driver(node: Node, data: Data) -> None:

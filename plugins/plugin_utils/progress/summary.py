@@ -48,9 +48,9 @@ class Row(t.NamedTuple):
     @property
     def cells(self) -> t.Dict[str, str]:
         """What the table shows of it, by column."""
-        one = self.node
-        result = f"{self.result}, cordoned" if one.cordoned else self.result
-        values = (self.name, one.driver, one.mig, one.reboot, str(len(one.warnings)), result)
+        node = self.node
+        result = f"{self.result}, cordoned" if node.cordoned else self.result
+        values = (self.name, node.driver, node.mig, node.reboot, str(len(node.warnings)), result)
         return dict(zip(HEADER, values, strict=True))
 
 
@@ -59,22 +59,29 @@ def summary(rows: t.Sequence[Row], names: Names, width: int, verbosity: int) -> 
     lines = _table(rows, names, width)
     ready = [row for row in rows if row.node.ready] if verbosity else []
     lines += [Line(f"  {row.name}: {row.node.ready}", "ok") for row in ready]
-    said = collections.Counter(warning for row in rows for warning in row.node.warnings)
-    again = [f"  {number} nodes: {one}" for one, number in said.items() if number > 1]
-    lines += [Line(fitted(one.split("\n")[0], width or LOG), "warning") for one in again]
+    counts = collections.Counter(warning for row in rows for warning in row.node.warnings)
+    again = [
+        f"  {number} nodes: {warning_text}" for warning_text, number in counts.items() if number > 1
+    ]
+    lines += [
+        Line(fitted(warning_text.split("\n")[0], width or LOG), "warning") for warning_text in again
+    ]
     lines += _failures(rows, width)
     lines += [Line("")]
     for row in rows:
-        lines += [Line(one, row.result) for one in wrapped(_counted(row), width, "  ", " " * 6)]
+        lines += [
+            Line(warning_text, row.result)
+            for warning_text in wrapped(_counted(row), width, "  ", " " * 6)
+        ]
     return lines
 
 
 def _table(rows: t.Sequence[Row], names: Names, width: int) -> t.List[Line]:
     cells = [{**row.cells, "node": names.shown(row.name)} for row in rows]
-    columns = [one for one in HEADER if one in ALWAYS or any(row[one] for row in cells)]
+    columns = [column for column in HEADER if column in ALWAYS or any(row[column] for row in cells)]
     sizes = {column: max(len(column), *(len(row[column]) for row in cells)) for column in columns}
     if width and sum(sizes.values()) + 2 * len(columns) > width:
-        return [Line(one, row.result) for row in rows for one in _stacked(row, names, width)]
+        return [Line(column, row.result) for row in rows for column in _stacked(row, names, width)]
 
     def line(values: t.Mapping[str, str]) -> str:
         return "".join(f"  {values[column].ljust(sizes[column])}" for column in columns).rstrip()
@@ -85,8 +92,12 @@ def _table(rows: t.Sequence[Row], names: Names, width: int) -> t.List[Line]:
 
 def _stacked(row: Row, names: Names, width: int) -> t.List[str]:
     """Return a row that is too wide for the terminal below each other."""
-    told = [f"{one} {row.cells[one]}" for one in HEADER[1:-1] if row.cells[one] not in ("", "0")]
-    text = ", ".join([row.cells["result"], *told])
+    cells = [
+        f"{column} {row.cells[column]}"
+        for column in HEADER[1:-1]
+        if row.cells[column] not in ("", "0")
+    ]
+    text = ", ".join([row.cells["result"], *cells])
     return wrapped(text, width, f"  {names.column(row.name)}  ", " " * 6)
 
 
@@ -95,26 +106,28 @@ def _failures(rows: t.Sequence[Row], width: int) -> t.List[Line]:
     for row in rows:
         for failure in row.node.failures:
             nodes[failure][row.name] = None
-    failed = [text for one, names in nodes.items() for text in _failure(list(names), one, width)]
-    return [Line(one, "failed") for one in ["", *failed]] if failed else []
+    failed = [
+        text for failure, names in nodes.items() for text in _failure(list(names), failure, width)
+    ]
+    return [Line(failure, "failed") for failure in ["", *failed]] if failed else []
 
 
 def _failure(names: t.List[str], failure: Failure, width: int) -> t.List[str]:
     """Return a failure with the full names of the nodes that have had it."""
-    said = failure.reason.split("\n")
-    more = ["…"] if len(said) > AGAIN else []
+    lines_of_reason = failure.reason.split("\n")
+    more = ["…"] if len(lines_of_reason) > AGAIN else []
     many = [", ".join(names)] if len(names) > 1 else []
-    who = f"{len(names)} nodes" if many else names[0]
-    lines = wrapped(f"{who}: {failure.task}", width, "  ! ", " " * 6)
-    for one in [*many, *said[:AGAIN], *more]:
-        lines += wrapped(one, width, " " * 6, " " * 6)
+    subject = f"{len(names)} nodes" if many else names[0]
+    lines = wrapped(f"{subject}: {failure.task}", width, "  ! ", " " * 6)
+    for line_text in [*many, *lines_of_reason[:AGAIN], *more]:
+        lines += wrapped(line_text, width, " " * 6, " " * 6)
     return lines
 
 
 def _counted(row: Row) -> str:
     counts = row.counts
-    words = f"changed={counts['changed']} ok={row.ok} failed={counts['failures']}"
-    words += f" unreachable={counts['unreachable']} module calls={row.node.calls}"
+    text = f"changed={counts['changed']} ok={row.ok} failed={counts['failures']}"
+    text += f" unreachable={counts['unreachable']} module calls={row.node.calls}"
     for key in ("skipped", "rescued", "ignored"):
-        words += f" {key}={counts[key]}" if counts[key] else ""
-    return f"{row.name}: {words}"
+        text += f" {key}={counts[key]}" if counts[key] else ""
+    return f"{row.name}: {text}"

@@ -50,5 +50,5 @@ def rescued(task: t.Any) -> bool:
     return False
 
 
-def _holds(tasks: t.Iterable[t.Any], wanted: t.Any) -> bool:
-    return any(task._uuid == wanted._uuid for task in tasks)
+def _holds(tasks: t.Iterable[t.Any], searched: t.Any) -> bool:
+    return any(task._uuid == searched._uuid for task in tasks)

@@ -21,22 +21,22 @@ class Line(t.NamedTuple):
     kind: str = "plain"
 
 
-def wrapped(text: str, width: int, first: str = "", rest: str = "") -> t.List[str]:
+def wrapped(text: str, width: int, first: str = "", indent: str = "") -> t.List[str]:
     """Return the lines of ``text`` at ``width`` columns, 0 for any; line ends stay.
 
-    The first line begins with ``first``, all others with ``rest``.
+    The first line begins with ``first``, all others with ``indent``.
     """
     lines: t.List[str] = []
     for line in text.split("\n"):
-        start = rest if lines else first
+        start = indent if lines else first
         if not width or len(start) + len(line) <= width:
             lines.append(f"{start}{line}")
         else:
             lines += textwrap.wrap(
                 line,
-                max(width, len(first) + NARROWEST, len(rest) + NARROWEST),
+                max(width, len(first) + NARROWEST, len(indent) + NARROWEST),
                 initial_indent=start,
-                subsequent_indent=rest,
+                subsequent_indent=indent,
                 break_on_hyphens=False,
                 break_long_words=False,  # a path or a host's name can be copied
             )
@@ -46,9 +46,9 @@ def wrapped(text: str, width: int, first: str = "", rest: str = "") -> t.List[st
 def cells(text: str) -> int:
     """Return the columns that a terminal gives to ``text``, which has no control characters."""
     return sum(
-        2 if unicodedata.east_asian_width(one) in "WF" else 1
-        for one in text
-        if not unicodedata.combining(one)
+        2 if unicodedata.east_asian_width(character) in "WF" else 1
+        for character in text
+        if not unicodedata.combining(character)
     )
 
 
@@ -73,8 +73,8 @@ class Names:
 
     def add(self, names: t.Iterable[str]) -> None:
         """Choose how names are shown that come together; what was chosen stays."""
-        new = [one for one in dict.fromkeys(names) if one not in self._shown]
-        domain = _domain([one for one in new if len(one) > self._longest])
+        new = [name for name in dict.fromkeys(names) if name not in self._shown]
+        domain = _domain([name for name in new if len(name) > self._longest])
         for name in new:
             label = name if len(name) <= self._longest else name[: len(name) - len(domain)]
             shown = self._shown[name] = self._choose(label)
@@ -109,13 +109,15 @@ class Names:
 def _domain(names: t.Sequence[str]) -> str:
     """Return the domain that names have in common, none of their first labels in it."""
     domains = [name.partition(".")[2].split(".")[::-1] for name in names]
-    common = [one[0] for one in zip(*domains) if len(set(one)) == 1]  # noqa: B905
-    return "".join(f".{one}" for one in reversed(common)) if common and common[0] else ""
+    common = [label_set[0] for label_set in zip(*domains) if len(set(label_set)) == 1]  # noqa: B905
+    return (
+        "".join(f".{label_set}" for label_set in reversed(common)) if common and common[0] else ""
+    )
 
 
 def shortened(text: str) -> str:
     """Return a text whose long lists are cut: "install a, b, c and 38 more"."""
-    return "; ".join(_short_list(one) for one in text.split("; "))
+    return "; ".join(_short_list(part) for part in text.split("; "))
 
 
 def _short_list(text: str) -> str:
@@ -123,8 +125,8 @@ def _short_list(text: str) -> str:
     if len(parts) <= FEW:
         return text
     shown = 3
-    words = len(parts[-2].split())
-    behind = " ".join(["", *parts[-1].split()[words:]])
+    count = len(parts[-2].split())
+    behind = " ".join(["", *parts[-1].split()[count:]])
     cut = f"{', '.join(parts[:shown])} and {len(parts) - shown} more"
     whole = f"{cut}{behind}"
     return f"{cut}{')' * (whole.count('(') - whole.count(')'))}{behind}"

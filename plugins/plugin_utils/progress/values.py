@@ -33,42 +33,48 @@ def values(data: t.Mapping[str, t.Any], everything: bool) -> str:
     if censored(data):
         return ""
     left_out = BELOW if everything else ELSEWHERE
-    kept = {
+    shown = {
         key: value
         for key, value in data.items()
         if key not in left_out and not key.startswith("_ansible_")
         if everything or value not in (None, "", [], {})
     }
-    return as_yaml(kept) if kept else ""
+    return as_yaml(shown) if shown else ""
 
 
 def message(data: t.Mapping[str, t.Any]) -> str:
     """Return what a debug task says: its message, or the variable that it shows."""
     if censored(data):
         return HIDDEN
-    said = data.get("msg")
-    if said is None or said == "":
+    text = data.get("msg")
+    if text is None or text == "":
         return values(data, everything=False)
-    return said if isinstance(said, str) else as_yaml(said)
+    return text if isinstance(text, str) else as_yaml(text)
 
 
 def warnings(data: t.Mapping[str, t.Any], deprecations: bool) -> t.List[str]:
     """Return the warnings of a result, each once, and its deprecations where they are wanted."""
-    said = [f"warning: {one}" for one in _list(data.get("warnings"))]
+    messages = [f"warning: {message_text}" for message_text in _list(data.get("warnings"))]
     if deprecations:
-        said += [f"deprecated: {_deprecation(one)}" for one in _list(data.get("deprecations"))]
+        messages += [
+            f"deprecated: {_deprecation(message_text)}"
+            for message_text in _list(data.get("deprecations"))
+        ]
     if censored(data):
-        return ["warning: hidden (no_log)"] if said else []
-    return list(dict.fromkeys(said))
+        return ["warning: hidden (no_log)"] if messages else []
+    return list(dict.fromkeys(messages))
 
 
-def _deprecation(one: t.Any) -> str:
-    if not isinstance(one, dict):
-        return str(one)
-    until = one.get("date") or one.get("version")
-    owner = str(one.get("collection_name") or "").replace("ansible.builtin", "") or "ansible-core"
+def _deprecation(deprecation: t.Any) -> str:
+    if not isinstance(deprecation, dict):
+        return str(deprecation)
+    until = deprecation.get("date") or deprecation.get("version")
+    owner = (
+        str(deprecation.get("collection_name") or "").replace("ansible.builtin", "")
+        or "ansible-core"
+    )
     when = f" (until {owner} {until})" if until else ""
-    return f"{str(one.get('msg', '')).rstrip('.')}{when}"
+    return f"{str(deprecation.get('msg', '')).rstrip('.')}{when}"
 
 
 def _list(value: t.Any) -> t.List[t.Any]:
@@ -79,23 +85,24 @@ def reason(data: t.Mapping[str, t.Any], traceback: bool = False) -> str:
     """Return why a task failed, with what the program wrote last; and the ``traceback``."""
     if censored(data):
         return HIDDEN
-    said = [str(data[key]).strip("\n") for key in ("msg", "reason") if data.get(key)]
+    messages = [str(data[key]).strip("\n") for key in ("msg", "reason") if data.get(key)]
     if isinstance(data.get("rc"), int) and data["rc"]:
-        said.append(f"exit status {data['rc']}")
+        messages.append(f"exit status {data['rc']}")
     for name in STREAMS:
-        said += _tail(name, data.get(name), said)
+        messages += _tail(name, data.get(name), messages)
     exception = data.get("exception")
     if traceback and isinstance(exception, str) and not exception.startswith("("):
-        said.append(exception.strip("\n"))
+        messages.append(exception.strip("\n"))
     return (
-        "\n".join(dict.fromkeys(said)).replace(" Next step: ", "\nNext step: ") or "no reason given"
+        "\n".join(dict.fromkeys(messages)).replace(" Next step: ", "\nNext step: ")
+        or "no reason given"
     )
 
 
-def _tail(name: str, text: t.Any, said: t.Sequence[str]) -> t.List[str]:
+def _tail(name: str, text: t.Any, messages: t.Sequence[str]) -> t.List[str]:
     """Return the end of what a program wrote, none where the message has it already."""
     lines = str(text or "").strip().splitlines()
-    if not lines or any("\n".join(lines) in one for one in said):
+    if not lines or any("\n".join(lines) in message_text for message_text in messages):
         return []
     left = len(lines) - LAST
     more = [f"  … {left} lines before"] if left > 0 else []

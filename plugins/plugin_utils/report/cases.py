@@ -25,49 +25,51 @@ def models(answers: t.Iterable[Answer]) -> Models:
     result: t.Dict[int, str] = {}
     for info in answers:
         try:
-            told = [(gpu["pci_device_id"], gpu["name"]) for gpu in info.get("gpus", ())]
+            pairs = [(gpu["pci_device_id"], gpu["name"]) for gpu in info.get("gpus", ())]
         except MISREAD:
             continue  # what is wrong with it, its own row says
-        result.update((key, name) for key, name in told if is_whole(key) and isinstance(name, str))
+        result.update((key, name) for key, name in pairs if is_whole(key) and isinstance(name, str))
     return result
 
 
 def cases(status: Answer, info: Answer, known: Models) -> t.List[Json]:
     """Return the cases of a node's GPUs. ``known`` has the models of GPUs that do not answer any more."""
     gpus = {gpu["uuid"]: gpu for gpu in info.get("gpus", ())}
-    told = status.get("cases", ())
+    listed = status.get("cases", ())
     devices = (
-        {pci_gpu["address"]: pci_gpu["device_id"] for pci_gpu in info["pci_gpus"]} if told else {}
+        {pci_gpu["address"]: pci_gpu["device_id"] for pci_gpu in info["pci_gpus"]} if listed else {}
     )
-    return [_case(one, gpus, devices, known) for one in told]
+    return [_case(case, gpus, devices, known) for case in listed]
 
 
-def _case(one: Answer, gpus: Answer, devices: Answer, known: Models) -> Json:
-    gpu = gpus.get(one["gpu"])
+def _case(case: Answer, gpus: Answer, devices: Answer, known: Models) -> Json:
+    gpu = gpus.get(case["gpu"])
     return {
-        **{key: one[key] for key in ROW},
-        "attempts": [{key: each[key] for key in ATTEMPT} for each in one["attempts"]],
+        **{key: case[key] for key in ROW},
+        "attempts": [{key: each[key] for key in ATTEMPT} for each in case["attempts"]],
         "index": gpu["index"] if gpu else None,
-        "model": gpu["name"] if gpu else known.get(devices.get(one["pci"], 0), ""),
+        "model": gpu["name"] if gpu else known.get(devices.get(case["pci"], 0), ""),
     }
 
 
 def repairs(nodes: t.Iterable[Json]) -> t.List[Json]:
     """Return how many GPUs there are of each model with each driver, and how often they were repaired."""
-    found: t.Dict[t.Tuple[str, str], t.Counter[str]] = collections.defaultdict(collections.Counter)
+    counters: t.Dict[t.Tuple[str, str], t.Counter[str]] = collections.defaultdict(
+        collections.Counter
+    )
     for node in nodes:
         driver = node["driver"]["version"]
         for gpu in node["gpus"]:
-            found[gpu["name"], driver]["gpus"] += 1
+            counters[gpu["name"], driver]["gpus"] += 1
         for case in node["cases"]:
             tried = [attempt["action"] for attempt in case["attempts"]]
             reboots = tried.count(REBOOT)
-            found[case["model"], driver].update(
+            counters[case["model"], driver].update(
                 cases=1, open=int(case["open"]), reboots=reboots, resets=len(tried) - reboots
             )
     keys = ("gpus", "cases", "open", "resets", "reboots")
     return [
         {"model": model, "driver": driver, **{key: counts[key] for key in keys}}
-        for (model, driver), counts in sorted(found.items())
+        for (model, driver), counts in sorted(counters.items())
         if counts["cases"]
     ]

@@ -29,28 +29,36 @@ def users(status: t.Mapping[str, t.Any]) -> t.Dict[Place, t.List[Json]]:
     return result
 
 
-def _add(there: t.List[Json], one: Json) -> None:
+def _add(there: t.List[Json], user: Json) -> None:
     """Add what is not there yet: several shares of a device are one user of it."""
-    if one not in there:
-        there.append(one)
+    if user not in there:
+        there.append(user)
 
 
-def _allocation(one: t.Mapping[str, t.Any]) -> Json:
-    name = f"{one['namespace']}/{one['pod']}" if one["namespace"] else one["pod"]
+def _allocation(allocation: t.Mapping[str, t.Any]) -> Json:
+    name = (
+        f"{allocation['namespace']}/{allocation['pod']}"
+        if allocation["namespace"]
+        else allocation["pod"]
+    )
     return {
-        "kind": "pod" if one["container"] else "claim",
+        "kind": "pod" if allocation["container"] else "claim",
         "name": name,
-        "detail": one["container"],
-        "device": f"{one['resource']} {one['device'].partition('::')[0]}",
+        "detail": allocation["container"],
+        "device": f"{allocation['resource']} {allocation['device'].partition('::')[0]}",
     }
 
 
-def _process(one: t.Mapping[str, t.Any]) -> Json:
-    kinds = [("pod", one["pod"]), ("container", one["container"]), ("service", one["unit"])]
+def _process(process: t.Mapping[str, t.Any]) -> Json:
+    kinds = [
+        ("pod", process["pod"]),
+        ("container", process["container"]),
+        ("service", process["unit"]),
+    ]
     where = next((f"{kind} {name}" for kind, name in kinds if name), "")
     return {
         "kind": "process",
-        "name": f"{one['name'] or 'unknown'} ({one['pid']})",
+        "name": f"{process['name'] or 'unknown'} ({process['pid']})",
         "detail": where,
         "device": "",
     }
@@ -69,9 +77,13 @@ def gpus(
     ``aside`` is in quarantine. ``known``: who uses the node's GPUs is known, so that one without a user is free.
     """
     unfit: t.Dict[Place, str] = {
-        (uuid, None): f"in quarantine: {one['reason']}"
-        for one in aside
-        for uuid in ([one["gpu"]] if one["gpu"] else [gpu["uuid"] for gpu in info.get("gpus", ())])
+        (uuid, None): f"in quarantine: {quarantined['reason']}"
+        for quarantined in aside
+        for uuid in (
+            [quarantined["gpu"]]
+            if quarantined["gpu"]
+            else [gpu["uuid"] for gpu in info.get("gpus", ())]
+        )
     }
     unfit.update({(fault["gpu"], fault["gi"]): fault["reason"] for fault in faults})
     return [{**_gpu(gpu, using, unfit), "known": known} for gpu in info.get("gpus", ())]
@@ -114,18 +126,18 @@ def _end(at: int, size: int) -> int:
 
 def _instance(
     gpu: t.Mapping[str, t.Any],
-    one: t.Mapping[str, t.Any],
+    instance: t.Mapping[str, t.Any],
     using: Users,
     unfit: t.Mapping[Place, str],
 ) -> Json:
-    place = (gpu["uuid"], one["id"])
-    _end(one["start"], one["size"])
+    place = (gpu["uuid"], instance["id"])
+    _end(instance["start"], instance["size"])
     return {
-        "id": one["id"],
-        "profile": one["profile"],
-        "start": one["start"],
-        "size": one["size"],
-        "devices": [each["uuid"] for each in gpu["mig_devices"] if each["gi_id"] == one["id"]],
+        "id": instance["id"],
+        "profile": instance["profile"],
+        "start": instance["start"],
+        "size": instance["size"],
+        "devices": [each["uuid"] for each in gpu["mig_devices"] if each["gi_id"] == instance["id"]],
         "users": list(using.get(place, ())),
         "fault": unfit.get(place, ""),
     }

@@ -41,10 +41,10 @@ def node(
     """
     models = known or {}
     try:
-        found = _node(name, answer or {}, info or {}, models)
+        result = _node(name, answer or {}, info or {}, models)
     except MISREAD:
-        found = {}
-    return found if is_node(found) else _node(name, {"msg": NOT_UNDERSTOOD}, {}, models)
+        result = {}
+    return result if is_node(result) else _node(name, {"msg": NOT_UNDERSTOOD}, {}, models)
 
 
 def of_gpus(answer: t.Optional[Answer], info: t.Optional[Answer]) -> Answer:
@@ -80,7 +80,7 @@ def _node(name: str, answer: Answer, info: Answer, models: Models) -> Json:
         "quarantine": aside,
         "cases": cases(status, known, models),
         "cases_unknown": status.get("cases_unknown", ""),
-        "unhealthy": [*_unhealthy(known, status, faults), *map(_said, aside)],
+        "unhealthy": [*_unhealthy(known, status, faults), *map(_describe_quarantine, aside)],
         "reboot": _reboot(answer, status),
         "change": _change(known.get("change") or {}),
         "labels": status.get("labels", {}).get("labels", {}),
@@ -97,17 +97,17 @@ def _problem(answer: Answer) -> str:
     return str(answer.get("msg") or "the node was not read")
 
 
-def _driver(told: Answer, known: Answer) -> Json:
+def _driver(driver: Answer, known: Answer) -> Json:
     """Return the loaded driver. ``outdated``: its branch is past its support; ``vulnerable``: it is below a fix.
 
     ``unfixed`` are the bulletins for which a branch that is past its support will have none.
     """
     loaded = known.get("driver") or {}
-    support, security = told.get("support") or {}, told.get("security") or {}
+    support, security = driver.get("support") or {}, driver.get("security") or {}
     unfixed = list(security.get("unlisted") or ()) if support.get("past") else []
     return {
-        "version": told.get("version") or loaded.get("version") or "",
-        "type": told.get("type") or loaded.get("kind") or "",
+        "version": driver.get("version") or loaded.get("version") or "",
+        "type": driver.get("type") or loaded.get("kind") or "",
         "branch": support.get("branch") or "",
         "kind": support.get("kind") or "",
         "end_of_support": support.get("end_of_support") or "",
@@ -118,14 +118,14 @@ def _driver(told: Answer, known: Answer) -> Json:
         "bulletin": security.get("bulletin") or "",
         "bulletin_date": security.get("date") or "",
         "unfixed": unfixed,
-        "table": (told.get("releases") or {}).get("as_of", ""),
+        "table": (driver.get("releases") or {}).get("as_of", ""),
     }
 
 
 def _missing(address: str) -> Json:
     """Return a GPU that the node had as what has drifted, though no run brings it back."""
-    words = f"look for {address}, which was there at the last bring-up, and is not on the PCI bus any more"
-    return {"part": "GPUs", "steps": [words], "error": "", "later": "", "blocked_by": []}
+    step = f"look for {address}, which was there at the last bring-up, and is not on the PCI bus any more"
+    return {"part": "GPUs", "steps": [step], "error": "", "later": "", "blocked_by": []}
 
 
 def _part(part: Answer) -> Json:
@@ -147,49 +147,54 @@ def _warnings(answer: Answer) -> t.List[str]:
 
 def _quarantine(known: Answer) -> t.List[Json]:
     """Return what is set aside, the node first."""
-    told = known.get("quarantine") or {}
+    quarantine = known.get("quarantine") or {}
     indices = {gpu["uuid"]: gpu["index"] for gpu in known.get("gpus", ())}
-    whole = {"": told["node"]} if told.get("node") else {}
+    whole = {"": quarantine["node"]} if quarantine.get("node") else {}
     return [
         {
-            **{key: one[key] for key in QUARANTINED if key in one},
+            **{key: entry[key] for key in QUARANTINED if key in entry},
             "gpu": uuid,
             "index": indices.get(uuid),
         }
-        for uuid, one in {**whole, **told.get("gpus", {})}.items()
+        for uuid, entry in {**whole, **quarantine.get("gpus", {})}.items()
     ]
 
 
-def _said(one: Json) -> str:
+def _describe_quarantine(quarantined: Json) -> str:
     """Return a quarantine in words."""
-    entry = Entry(one["by"], one["reason"], one["ticket"], seconds(one["since"]))
-    index = one["gpu"] if one["index"] is None else f"GPU {one['index']}"
-    return f"{index if one['gpu'] else 'the node'}: {entry}"
+    entry = Entry(
+        quarantined["by"],
+        quarantined["reason"],
+        quarantined["ticket"],
+        seconds(quarantined["since"]),
+    )
+    index = quarantined["gpu"] if quarantined["index"] is None else f"GPU {quarantined['index']}"
+    return f"{index if quarantined['gpu'] else 'the node'}: {entry}"
 
 
-def _unhealthy(known: Answer, status: Answer, told: t.Iterable[Answer]) -> t.List[str]:
-    """Return what is wrong with the GPUs, by the faults that are ``told``, and with what advertises them."""
+def _unhealthy(known: Answer, status: Answer, faults_told: t.Iterable[Answer]) -> t.List[str]:
+    """Return what is wrong with the GPUs, by the faults that are ``faults_told``, and with what advertises them."""
     faults = [
-        f"GPU {one['index'] or one['gpu']}"
-        + ("" if one["gi"] is None else f", instance {one['gi']}")
-        + f": {one['reason']}"
-        for one in told
+        f"GPU {fault_row['index'] or fault_row['gpu']}"
+        + ("" if fault_row["gi"] is None else f", instance {fault_row['gi']}")
+        + f": {fault_row['reason']}"
+        for fault_row in faults_told
     ]
     silent = known.get("pci_gpus") and not known.get("nvml_available", True)
     driver = [known.get("nvml_error", "")] if silent else []
     daemon, mig = status.get("daemon", {}), status.get("mig_boot", {})
     serving = daemon.get("state", "") in SILENT
-    said = [] if serving else [f"device plugin: {daemon['problem'] or daemon['state']}"]
+    messages = [] if serving else [f"device plugin: {daemon['problem'] or daemon['state']}"]
     boot = [f"MIG at boot: {problem}" for problem in mig.get("problems", ())]
     lost = [*known.get("lost_gpus", ()), *status.get("unreadable", ())]
-    return list(dict.fromkeys([*driver, *lost, *faults, *boot, *said]))
+    return list(dict.fromkeys([*driver, *lost, *faults, *boot, *messages]))
 
 
-def _change(told: Answer) -> Json:
+def _change(marker: Answer) -> Json:
     """Return the change in service in whose middle the node stands, and what is to be done, empty where in none."""
-    change = Change.of(told)
+    change = Change.of(marker)
     shown = {**change._asdict(), "problem": change.cause, "way": change.way}
-    return {key: shown[key] for key in CHANGE} if told else {}
+    return {key: shown[key] for key in CHANGE} if marker else {}
 
 
 def _reboot(answer: Answer, status: Answer) -> t.List[str]:
@@ -215,10 +220,10 @@ def fleet(title: str, made: str, nodes: t.Sequence[Json]) -> Json:
 
 def line(report: t.Mapping[str, t.Any]) -> str:
     """Return a report in a line."""
-    found = report["totals"]
-    absent = found["unreachable"] + found["failed"]
-    words = f"{counted(found['nodes'], 'node')}, {found['drifted']} drifted"
-    return f"{words}, {absent} without data" if absent else words
+    total_counts = report["totals"]
+    absent = total_counts["unreachable"] + total_counts["failed"]
+    text = f"{counted(total_counts['nodes'], 'node')}, {total_counts['drifted']} drifted"
+    return f"{text}, {absent} without data" if absent else text
 
 
 def totals(nodes: t.Sequence[Json]) -> t.Dict[str, int]:

@@ -17,7 +17,7 @@ from ansible_collections.gpu.node.plugins.module_utils._base.text.shown import p
 ASSETS = Path(__file__).resolve().parents[3] / "files" / "report"
 SCRIPT = ("nodes.js", "report.js")  # in one, in this order
 # In JSON these stand within strings alone, where each may be written by its number.
-ESCAPED = str.maketrans({one: f"\\u{ord(one):04x}" for one in "<>&"})
+ESCAPED = str.maketrans({character: f"\\u{ord(character):04x}" for character in "<>&"})
 
 
 def page(report: t.Mapping[str, t.Any]) -> str:
@@ -34,12 +34,12 @@ def page(report: t.Mapping[str, t.Any]) -> str:
         "@SCRIPT@": script,
         "@DATA@": embedded(cleaned(report)),
     }
-    found = _asset("report.html")
+    template = _asset("report.html")
     pieces = []
     for marker in ("@POLICY@", "@TITLE@", "@STYLE@", "@DATA@", "@SCRIPT@"):
-        before, _marker, found = found.partition(marker)
+        before, _marker, template = template.partition(marker)
         pieces += [before, parts[marker]]
-    return "".join([*pieces, found])
+    return "".join([*pieces, template])
 
 
 def policy(style: str, script: str) -> str:
@@ -65,8 +65,8 @@ def cleaned(value: t.Any) -> t.Any:
     if isinstance(value, str):
         return value if value.isascii() and value.isprintable() else printable(value, keep="\n")
     if isinstance(value, t.Mapping):
-        return {cleaned(str(key)): cleaned(one) for key, one in value.items()}
-    return [cleaned(one) for one in value] if isinstance(value, (list, tuple)) else value
+        return {cleaned(str(key)): cleaned(item) for key, item in value.items()}
+    return [cleaned(item) for item in value] if isinstance(value, (list, tuple)) else value
 
 
 def _asset(name: str) -> str:

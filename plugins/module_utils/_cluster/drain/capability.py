@@ -23,7 +23,7 @@ from ..machine.asking import (
     understood,
     unreached,
 )
-from ..machine.client import KubernetesApi, who
+from ..machine.client import KubernetesApi, describe_operator
 from ..pods import Pod
 from ..rights import OF_CLAIMS, OF_DAEMONSETS, OF_DRAIN, Right, of_cordon
 from . import node as nodes
@@ -59,7 +59,7 @@ class DrainCapability:
         self._is_patient = params["patient"] and not check_mode
         self._params, self._node = params, params["node"]
         self._api = connect(params["kubeconfig"], params["context"])
-        self._note = f"{_now()} {who()}: {_text(params['reason'])}"
+        self._note = f"{_timestamp()} {describe_operator()}: {_text(params['reason'])}"
         self._failure = _text(params["failure"]) if params["state"] == CORDONED else ""
         self._quarantine: bool = params["quarantine"]
         drained = params["state"] == DRAINED
@@ -122,8 +122,8 @@ class DrainCapability:
         pods = map(self._with_claims, self._api.pods(self._node))
         return triage(map(self._with_daemonset, pods), rules)
 
-    def _with_claims(self, found: podding.Json) -> Pod:
-        pod = understood(podding.read, found)
+    def _with_claims(self, answer: podding.Json) -> Pod:
+        pod = understood(podding.read, answer)
         return podding.with_claims(pod, {claim: self._drivers(pod, claim) for claim in pod.claims})
 
     def _drivers(self, pod: Pod, claim: str) -> t.Tuple[str, ...]:
@@ -154,8 +154,8 @@ class DrainCapability:
             return ""
         version, name, _uid = pod.owner
         try:
-            found = self._api.daemonset(version, pod.namespace, name)
-            return understood(lambda one: str(one["metadata"]["uid"]), found)
+            answer = self._api.daemonset(version, pod.namespace, name)
+            return understood(lambda daemonset: str(daemonset["metadata"]["uid"]), answer)
         except ApiError as error:
             if error.status == FORBIDDEN and group == OF_DAEMONSETS[0].group:
                 cause = f"{pod} names a DaemonSet"
@@ -203,7 +203,7 @@ class DrainCapability:
     def _patch(self, node: Node) -> t.Dict[str, t.Any]:
         if self._wants_cordon:
             return nodes.cordon(
-                node, self._note, self._failure, _now(), quarantine=self._quarantine
+                node, self._note, self._failure, _timestamp(), quarantine=self._quarantine
             )
         if self._params["state"] == EVICTED:
             return {}
@@ -214,8 +214,12 @@ class DrainCapability:
         if not patch:
             return None
         if "spec" not in patch:
-            kept = "failure" if self._failure else "reason" if self._wants_cordon else ""
-            doing = f"keep the {kept} in an annotation" if kept else "remove our annotations"
+            annotation = "failure" if self._failure else "reason" if self._wants_cordon else ""
+            doing = (
+                f"keep the {annotation} in an annotation"
+                if annotation
+                else "remove our annotations"
+            )
             return Step("annotate", f"{doing} of node {node.name}")
         word = "cordon" if self._wants_cordon else "uncordon"
         return Step(word, f"{word} node {node.name}")
@@ -333,7 +337,7 @@ def _check(params: t.Mapping[str, t.Any]) -> None:
         raise InputError.of("quarantine", True, "false with state drained, or state cordoned")
 
 
-def _now() -> str:
+def _timestamp() -> str:
     return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
 
 

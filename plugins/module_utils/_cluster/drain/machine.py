@@ -52,9 +52,9 @@ class Evictions:
         pauses = Pauses(time.monotonic() + seconds)
         seen: t.Dict[str, str] = {}
         while not pauses.over:
-            found = self._looked(finish=True)
-            if found is not None:
-                running = {pod.uid: str(pod) for pod in found.finishing}
+            triage = self._looked(finish=True)
+            if triage is not None:
+                running = {pod.uid: str(pod) for pod in triage.finishing}
                 seen.update(running)
                 self._waited = {uid: pod for uid, pod in seen.items() if uid not in running}
                 if not running:
@@ -65,20 +65,20 @@ class Evictions:
         """Evict until no chosen pod is left. NodeError: some are at the deadline, in time.monotonic()."""
         pauses, before = Pauses(deadline), frozenset[str]()
         while True:
-            found = self._looked(finish=False)
-            if found is not None:
-                if found.refused:
-                    raise refusal(found, evicted=self.evicted, waited=self.waited)
-                if not found.to_go:
+            triage = self._looked(finish=False)
+            if triage is not None:
+                if triage.refused:
+                    raise refusal(triage, evicted=self.evicted, waited=self.waited)
+                if not triage.to_go:
                     return
-                for pod in found.evict:
+                for pod in triage.evict:
                     self._evict(pod)
-                now = frozenset(pod.uid for pod in found.to_go)
-                if now != before:
+                uids = frozenset(pod.uid for pod in triage.to_go)
+                if uids != before:
                     pauses.again()
-                before = now
+                before = uids
             if pauses.over:
-                raise self._too_late(found)
+                raise self._too_late(triage)
             pauses.wait()
 
     def _looked(self, *, finish: bool) -> t.Optional[Triage]:
@@ -105,16 +105,16 @@ class Evictions:
                 raise missing_rights(self._api, OF_DRAIN[1:], error.cause) from error
             if not error.passing and not ends:
                 raise
-            said = (error.cause, *(message for _reason, message in error.causes))
-            self._why[pod.uid] = " ".join(filter(None, said))
+            messages = (error.cause, *(message for _reason, message in error.causes))
+            self._why[pod.uid] = " ".join(filter(None, messages))
             return
         self._evicted[pod.uid] = str(pod)
         self._why.pop(pod.uid, None)
 
-    def _too_late(self, found: t.Optional[Triage]) -> NodeError:
-        done = ", ".join(self.evicted) or "none"
-        hint = f"{self._stays} (evicted so far: {done}); "
-        if found is None:
+    def _too_late(self, triage: t.Optional[Triage]) -> NodeError:
+        evicted = ", ".join(self.evicted) or "none"
+        hint = f"{self._stays} (evicted so far: {evicted}); "
+        if triage is None:
             return NodeError(
                 "the drain has not ended in time",
                 cause=f"the API server is away: {self._away}",
@@ -122,7 +122,7 @@ class Evictions:
                 evicted=self.evicted,
                 waited=self.waited,
             )
-        blocked = {str(pod): self._why.get(pod.uid, ENDING) for pod in found.to_go}
+        blocked = {str(pod): self._why.get(pod.uid, ENDING) for pod in triage.to_go}
         return NodeError(
             "the drain has not ended in time",
             cause="; ".join(f"{pod} ({why})" for pod, why in blocked.items()),
@@ -135,14 +135,14 @@ class Evictions:
         )
 
 
-def refusal(found: Triage, **done: t.Any) -> NodeError:
+def refusal(triage: Triage, **details: t.Any) -> NodeError:
     """Return the error where pods are in the way of a drain, and none of them was evicted."""
-    pods = {str(pod): why for pod, why in found.refused}
+    pods = {str(pod): why for pod, why in triage.refused}
     return NodeError(
         "the node is not drained, since pods would be lost",
         cause="; ".join(f"{pod} {why}" for pod, why in pods.items()),
         hint="move or end them, or set bare_pods (gpu_nodes_drain_bare_pods) or"
         " emptydir (gpu_nodes_drain_emptydir) to delete",
         blocked=[{"pod": pod, "reason": why} for pod, why in pods.items()],
-        **done,
+        **details,
     )

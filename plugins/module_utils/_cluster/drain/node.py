@@ -53,9 +53,9 @@ class Node:
         return ""
 
 
-def read(found: Json) -> Node:
+def read(answer: Json) -> Node:
     """Return the node in an answer. KeyError, TypeError: it is none."""
-    meta, spec = found["metadata"], found.get("spec") or {}
+    meta, spec = answer["metadata"], answer.get("spec") or {}
     annotations = meta.get("annotations") or {}
     return Node(
         name=str(meta["name"]),
@@ -78,9 +78,9 @@ def _managers(entries: t.Iterable[Json]) -> t.Iterator[str]:
 def near(name: str, names: t.Sequence[str]) -> t.List[str]:
     """Return the names that somebody may have meant, such as one with a domain or without."""
     host = name.partition(".")[0].lower()
-    same = [one for one in names if one.partition(".")[0].lower() == host]
+    namesakes = [name for name in names if name.partition(".")[0].lower() == host]
     alike = difflib.get_close_matches(name.lower(), names, n=3)
-    return list(dict.fromkeys(same + alike))[:3]
+    return list(dict.fromkeys(namesakes + alike))[:3]
 
 
 def cordon(
@@ -111,7 +111,9 @@ def uncordon(node: Node, *, quarantine: bool = False) -> t.Dict[str, t.Any]:
     elif node.quarantined:
         there = {FAILED: node.failed}
     back = node.ours and not node.stays(quarantine=quarantine)
-    return _patch(node, {key: None for key, one in there.items() if one}, False if back else None)
+    return _patch(
+        node, {key: None for key, value in there.items() if value}, False if back else None
+    )
 
 
 def _patch(

@@ -52,10 +52,10 @@ def patiently(ask: t.Callable[[], T], deadline: float) -> T:
         pauses.wait()
 
 
-def understood(read: t.Callable[[Json], T], found: Json) -> T:
+def understood(read: t.Callable[[Json], T], answer: Json) -> T:
     """Return what is in an answer. NodeError: it has another shape."""
     try:
-        return read(found)
+        return read(answer)
     except MISREAD as error:
         cause = f"{error.__class__.__name__} {error}"
         raise NodeError("an answer of the API server was not understood", cause=cause) from error
@@ -63,19 +63,19 @@ def understood(read: t.Callable[[Json], T], found: Json) -> T:
 
 def check_rights(api: KubernetesApi, needed: t.Iterable[Right]) -> None:
     """Refuse a kubeconfig that does not allow all of it. NodeError names what is missing."""
-    missing = [one for one in needed if not api.allowed(one)]
+    missing = [right for right in needed if not api.allowed(right)]
     if missing:
         raise missing_rights(api, missing)
 
 
 def missing_rights(api: KubernetesApi, missing: t.Sequence[Right], cause: str = "") -> NodeError:
     """Return the error where rights are missing."""
-    named = ", ".join(str(one) for one in missing)
+    named = ", ".join(str(right) for right in missing)
     return NodeError(
         f"kubeconfig (gpu_nodes_kubeconfig): {api.named!r} does not allow this on {api.server}: {named}",
         cause=cause,
         hint=f"add to the ClusterRole of its user: {rules(missing)}",
-        missing_rights=[str(one) for one in missing],
+        missing_rights=[str(right) for right in missing],
     )
 
 
@@ -85,8 +85,8 @@ def unreached(api: KubernetesApi, error: ApiError) -> NodeError:
     looks += "auth whoami" if error.status in (UNAUTHORIZED, FORBIDDEN) else "get --raw /readyz"
     correct = "correct gpu_nodes_kubeconfig or gpu_nodes_context"
     hint = f"see {looks} on the controller, and {correct}"
-    what = f"nothing was changed, since {api.server} can't be asked"
-    return NodeError(what, cause=str(error), hint=hint)
+    message = f"nothing was changed, since {api.server} can't be asked"
+    return NodeError(message, cause=str(error), hint=hint)
 
 
 def interrupted(api: KubernetesApi, error: ApiError) -> NodeError:

@@ -28,7 +28,7 @@ def user() -> str:
         return str(os.getuid())
 
 
-def who() -> str:
+def describe_operator() -> str:
     """Return the user and the machine that this runs as and on."""
     return f"{user()}@{socket.gethostname()}"
 
@@ -62,8 +62,8 @@ class KubernetesApi:
     @property
     def warnings(self) -> t.Tuple[str, ...]:
         """Return what there is to say of the way to it."""
-        said = exposed(self.server, verifies=bool(self._settings.verify_ssl))
-        return (said,) if said else ()
+        warnings = exposed(self.server, verifies=bool(self._settings.verify_ssl))
+        return (warnings,) if warnings else ()
 
     def node(self, name: str) -> Json:
         """Return a node. ApiError."""
@@ -161,9 +161,9 @@ def _library() -> t.Tuple[t.Any, t.Any, t.Any]:
         import kubernetes.config
         import urllib3
     except ImportError as error:
-        what = "the Python library kubernetes can't be imported on the controller"
+        message = "the Python library kubernetes can't be imported on the controller"
         cause, hint = f"{sys.executable}: {error}", f"{sys.executable} -m pip install kubernetes"
-        raise NodeError(what, cause=cause, hint=hint) from error
+        raise NodeError(message, cause=cause, hint=hint) from error
     return kubernetes.client, kubernetes.config, urllib3
 
 
@@ -179,9 +179,11 @@ def _refuse_unreadable(named: str) -> None:
                 return
         except OSError as error:
             why = error.strerror or str(error)
-    what = f"kubeconfig (gpu_nodes_kubeconfig): {named!r} can't be read on the controller"
-    hint = f"name a file that {who()} can read; a relative path is one of {os.getcwd()}"
-    raise NodeError(what, cause=why, hint=hint)
+    message = f"kubeconfig (gpu_nodes_kubeconfig): {named!r} can't be read on the controller"
+    hint = (
+        f"name a file that {describe_operator()} can read; a relative path is one of {os.getcwd()}"
+    )
+    raise NodeError(message, cause=why, hint=hint)
 
 
 def _pod(namespace: str, name: str = "") -> str:

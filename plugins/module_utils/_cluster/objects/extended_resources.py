@@ -37,19 +37,22 @@ def rivals(
     )
 
 
-def holders(device_class: t.Optional[Json], others: t.Iterable[Json]) -> t.List[Json]:
+def holders(device_class: t.Optional[Json], classes: t.Iterable[Json]) -> t.List[Json]:
     """Return the classes that have the extended resource of a class, none if it has none."""
     name = extended_resource(device_class)
-    return [other for other in others if name and extended_resource(other) == name]
+    return [other for other in classes if name and extended_resource(other) == name]
 
 
-def check_name(live: t.Optional[Json], after: Json, others: t.Sequence[Json]) -> None:
+def check_name(live: t.Optional[Json], after: Json, classes: t.Sequence[Json]) -> None:
     """Refuse to take the extended resource of another class.
 
     Raises:
         NodeError: if another class has the name, and this one does not have it yet.
     """
-    name, rival_names = extended_resource(after), [_name(other) for other in holders(after, others)]
+    name, rival_names = (
+        extended_resource(after),
+        [_name(other) for other in holders(after, classes)],
+    )
     if not rival_names or extended_resource(live) == name:
         return
     raise NodeError(
@@ -60,9 +63,9 @@ def check_name(live: t.Optional[Json], after: Json, others: t.Sequence[Json]) ->
     )
 
 
-def describe_rivalry(after: Json, live: t.Optional[Json], others: t.Sequence[Json]) -> str:
+def describe_rivalry(after: Json, live: t.Optional[Json], classes: t.Sequence[Json]) -> str:
     """Return a warning that names the class that pods get devices of, or an empty text if it is the only one."""
-    name, rivals_of_name = extended_resource(after), holders(after, others)
+    name, rivals_of_name = extended_resource(after), holders(after, classes)
     if not rivals_of_name:
         return ""
     newest = _name(_newest([live or after, *rivals_of_name]))

@@ -43,58 +43,60 @@ class Ref(t.NamedTuple):
         return f"{self.kind} {place}{self.name}"
 
 
-def flat(given: t.Sequence[t.Any], key: str = "objects") -> t.Dict[Ref, Json]:
+def flat(objects: t.Sequence[t.Any], key: str = "objects") -> t.Dict[Ref, Json]:
     """Return all objects, those in Lists too; of two of one name the later counts. InputError."""
     result: t.Dict[Ref, Json] = {}
-    for at, one in enumerate(given):
+    for at, item in enumerate(objects):
         where = f"{key}[{at}]"
-        if isinstance(one, dict) and one.get("kind") == "List":
-            result.update(flat(one.get("items") or [], f"{where}.items"))
+        if isinstance(item, dict) and item.get("kind") == "List":
+            result.update(flat(item.get("items") or [], f"{where}.items"))
         else:
-            result[_ref(where, one)] = one
+            result[_ref(where, item)] = item
     return result
 
 
-def _ref(where: str, one: t.Any) -> Ref:
-    if not isinstance(one, dict):
-        raise InputError.of(where, one, "an object of Kubernetes")
+def _ref(where: str, item: t.Any) -> Ref:
+    if not isinstance(item, dict):
+        raise InputError.of(where, item, "an object of Kubernetes")
     for name in ("apiVersion", "kind"):
-        if not isinstance(one.get(name), str) or not one[name]:
-            raise InputError.of(f"{where}.{name}", one.get(name), "a text such as v1 or Secret")
-    meta = one.get("metadata")
+        if not isinstance(item.get(name), str) or not item[name]:
+            raise InputError.of(f"{where}.{name}", item.get(name), "a text such as v1 or Secret")
+    meta = item.get("metadata")
     if not isinstance(meta, dict) or not isinstance(meta.get("name"), str):
         raise InputError.of(f"{where}.metadata", hidden(meta, True), "a mapping with a name")
-    return ref(one)
+    return ref(item)
 
 
-def ref(one: Json) -> Ref:
+def ref(item: Json) -> Ref:
     """Return which object it is."""
-    meta = one["metadata"]
-    return Ref(one["apiVersion"], one["kind"], meta["name"], meta.get("namespace") or "")
+    meta = item["metadata"]
+    return Ref(item["apiVersion"], item["kind"], meta["name"], meta.get("namespace") or "")
 
 
-def wishes(one: t.Optional[Json]) -> t.Optional[Json]:
+def wishes(item: t.Optional[Json]) -> t.Optional[Json]:
     """Return an object without what the server writes, and without what a Secret has to hide."""
-    result: t.Optional[Json] = hidden(_plain(one))
+    result: t.Optional[Json] = hidden(_plain(item))
     return result
 
 
-def same(one: t.Optional[Json], other: t.Optional[Json]) -> bool:
+def is_same(left: t.Optional[Json], right: t.Optional[Json]) -> bool:
     """Tell whether two states of an object are the same to a user."""
-    return _plain(one) == _plain(other)
+    return _plain(left) == _plain(right)
 
 
-def _plain(one: t.Optional[Json]) -> t.Optional[Json]:
-    if one is None:
+def _plain(item: t.Optional[Json]) -> t.Optional[Json]:
+    if item is None:
         return None
-    meta = {key: value for key, value in one.get("metadata", {}).items() if key not in WRITTEN}
-    return {**{key: value for key, value in one.items() if key != "status"}, "metadata": meta}
+    meta = {key: value for key, value in item.get("metadata", {}).items() if key not in WRITTEN}
+    return {**{key: value for key, value in item.items() if key != "status"}, "metadata": meta}
 
 
 def is_ours(live: Json, manager: str) -> bool:
     """Tell whether a manager has applied an object, from what the server keeps of who wrote what."""
-    kept = live.get("metadata", {}).get("managedFields") or ()
-    return any(one.get("manager") == manager and one.get("operation") == "Apply" for one in kept)
+    managers = live.get("metadata", {}).get("managedFields") or ()
+    return any(
+        entry.get("manager") == manager and entry.get("operation") == "Apply" for entry in managers
+    )
 
 
 def goes(live: Json) -> bool:
@@ -124,15 +126,15 @@ def asks_nobody(hook: Json) -> Json:
 def progress(deployment: Json) -> t.Tuple[int, ...]:
     """Return how far a Deployment is, by COUNTS."""
     status = deployment.get("status") or {}
-    return tuple(int(status.get(one) or 0) for one in COUNTS)
+    return tuple(int(status.get(count) or 0) for count in COUNTS)
 
 
 def rolled_out(deployment: Json) -> bool:
     """Tell whether all pods of a Deployment are of its template, and available."""
     seen, there, updated, available = progress(deployment)
-    wanted = deployment["spec"].get("replicas", 1)
+    replicas = deployment["spec"].get("replicas", 1)
     known = seen >= int(deployment["metadata"].get("generation") or 0)
-    return known and updated >= wanted and there <= updated <= available
+    return known and updated >= replicas and there <= updated <= available
 
 
 def patience(deployment: Json) -> int:
@@ -148,8 +150,10 @@ def selector(deployment: Json) -> t.Tuple[str, str]:
 
 def causes(pods: t.Iterable[Json]) -> str:
     """Return what pods wait for, in the words of the kubelet and the scheduler; empty where they don't say."""
-    found = dict.fromkeys(said for pod in pods for said in _causes(pod.get("status") or {}))
-    return "; ".join(list(found)[:MOST_CAUSES])
+    messages = dict.fromkeys(
+        message for pod in pods for message in _causes(pod.get("status") or {})
+    )
+    return "; ".join(list(messages)[:MOST_CAUSES])
 
 
 def _causes(status: Json) -> t.Iterator[str]:
@@ -167,28 +171,28 @@ def hidden(value: t.Any, secret: bool = False) -> t.Any:
     """Return objects, in lists or not, without what Secrets among them hold; ``secret`` says that they are in one."""
     if isinstance(value, dict):
         secret = secret or _is_secret(value)
-        result = {key: hidden(one, secret) for key, one in value.items()}
-        for key in (one for one in (*HOLD, APPLIED) if secret and one in value):
+        result = {key: hidden(name, secret) for key, name in value.items()}
+        for key in (name for name in (*HOLD, APPLIED) if secret and name in value):
             held = value[key]
             result[key] = dict.fromkeys(held, HIDDEN) if isinstance(held, dict) else HIDDEN
         return result
-    return [hidden(one, secret) for one in value] if isinstance(value, list) else value
+    return [hidden(name, secret) for name in value] if isinstance(value, list) else value
 
 
 def values(value: t.Any, secret: bool = False) -> t.Set[str]:
     """Return the texts that Secrets hold, plain and in base64, but for short ones."""
     if isinstance(value, list):
-        return set().union(*(values(one, secret) for one in value))
+        return set().union(*(values(held_values, secret) for held_values in value))
     if not isinstance(value, dict):
         return set()
     secret = secret or _is_secret(value)
-    found = set()
-    for key, one in value.items():
-        if secret and key in HOLD and isinstance(one, dict):
-            found |= {text for held in one.values() for text in _both(str(held), key)}
+    texts = set()
+    for key, held_values in value.items():
+        if secret and key in HOLD and isinstance(held_values, dict):
+            texts |= {text for held in held_values.values() for text in _both(str(held), key)}
         else:
-            found |= values(one, secret)
-    return {one for one in found if len(one) >= SHORTEST}
+            texts |= values(held_values, secret)
+    return {held_values for held_values in texts if len(held_values) >= SHORTEST}
 
 
 def _is_secret(value: t.Mapping[str, t.Any]) -> bool:

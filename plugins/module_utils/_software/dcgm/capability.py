@@ -62,13 +62,13 @@ class DcgmCapability(Software[Observed, Record]):
         if not (present or record):
             return Observed(self._family, {}, {}, record)
         units = (DCGM_UNIT, UNIT, VENDOR_UNIT)
-        wanted = ("ActiveState", "UnitFileState", "MainPID")
+        keys = ("ActiveState", "UnitFileState", "MainPID")
         return self._observed(
             Observed,
             sorted({*EVERY, *desired.exporters_package}),
             present=present,
             driver=_driver(host),
-            services={unit: properties(host, unit, *wanted) for unit in units},
+            services={unit: properties(host, unit, *keys) for unit in units},
             files=existing(host, (COUNTERS, UNIT_FILE)),
             digest=_digest(host.read_bytes(PROGRAM)),
             running=self._running(),
@@ -86,8 +86,8 @@ class DcgmCapability(Software[Observed, Record]):
 
     # --- apply ---
 
-    def _systemctl(self, *words: str) -> None:
-        systemctl(self._host, *words)
+    def _systemctl(self, *args: str) -> None:
+        systemctl(self._host, *args)
 
     def _manage(self, params: Params) -> None:
         self._added.remember(managed=self._added.record.managed | {params["unit"]})
@@ -158,14 +158,16 @@ class DcgmCapability(Software[Observed, Record]):
 
     def result(self, state: Observed, plan: Plan) -> t.Dict[str, t.Any]:
         """Report versions, and where the exporter serves."""
-        found = describe(state)
-        cores = (package for name, package in found["packages"].items() if name.endswith("-core"))
+        description = describe(state)
+        cores = (
+            package for name, package in description["packages"].items() if name.endswith("-core")
+        )
         core = next(cores, None)
         return {
             "dcgm_version": upstream(core) if core else None,
-            "packages": found["packages"],
-            "service": found["service"],
-            "exporter_address": found["exporter"],
+            "packages": description["packages"],
+            "service": description["service"],
+            "exporter_address": description["exporter"],
         }
 
 

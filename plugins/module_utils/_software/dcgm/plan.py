@@ -48,25 +48,29 @@ class _Planner(Planner[Observed, Desired]):
     def choose(self) -> t.Optional[Targets]:
         names = self.desired.packages(self.observed.driver)
         version = self._choose(names, self.desired.version, "version")
-        found: t.Dict[str, t.Optional[str]] = dict.fromkeys(names, version)
+        versions: t.Dict[str, t.Optional[str]] = dict.fromkeys(names, version)
         exporter = self.desired.exporter
         if version and exporter and exporter.package:
             named = exporter.package
-            found[named] = self._choose((named,), exporter.version, "exporter.version")
-        targets = {name: one for name, one in found.items() if one}
-        return targets if len(targets) == len(found) else None
+            versions[named] = self._choose((named,), exporter.version, "exporter.version")
+        targets = {
+            name: chosen_version for name, chosen_version in versions.items() if chosen_version
+        }
+        return targets if len(targets) == len(versions) else None
 
-    def _choose(self, names: t.Sequence[str], wanted: str, option: str) -> t.Optional[str]:
+    def _choose(self, names: t.Sequence[str], desired: str, option: str) -> t.Optional[str]:
         """Return the version for all of some packages: what is there, else the newest. InputError: not the wanted."""
         versions = common(names, self.observed.versions)
-        have = [one for one in map(self.observed.installed, names) if one in versions]
+        have = [
+            installed for installed in map(self.observed.installed, names) if installed in versions
+        ]
         for version in (*have, *versions):
-            if version and wanted in ("", version, upstream(version)):
+            if version and desired in ("", version, upstream(version)):
                 return version
         if not versions:
             return None
         expected = f"a version that the sources have for {', '.join(names)}: {', '.join(versions)}"
-        raise InputError.of(option, wanted, expected)
+        raise InputError.of(option, desired, expected)
 
     def known(self, targets: Targets) -> Way:
         install, exporter = self._install(targets), self.desired.exporter
@@ -78,14 +82,14 @@ class _Planner(Planner[Observed, Desired]):
         return [*install, *holds, *serving], {**self.describe(), **after}
 
     def unknown(self) -> Way:
-        what = self.desired.version or "the newest that is offered"
-        install = Step("install", f"install {', '.join(self.names)} ({what})")
+        version = self.desired.version or "the newest that is offered"
+        install = Step("install", f"install {', '.join(self.names)} ({version})")
         serving = serve(self.observed, self.desired, changed=True)
         return [install, *serving], self.describe()
 
     def _install(self, targets: Targets) -> t.List[Step]:
         missing, drop = self.missing(targets), self.surplus(targets)
-        named = ", ".join(f"{name} ({one})" for name, one in missing.items())
+        named = ", ".join(f"{name} ({version})" for name, version in missing.items())
         parts = [*([f"install {named}"] if missing else [])]
         parts += [f"remove {', '.join(drop)}"] if drop else []
         # All are named, also those that fit: what one of them pulls in is of the same version.
@@ -131,8 +135,8 @@ def serve(observed: Observed, desired: Desired, *, changed: bool) -> t.List[Step
     refuse_masked(DCGM_UNIT, state, "leave DCGM out (state: absent)")
     engine = _running(observed, DCGM_UNIT, "its packages change" if changed else "")
     if not engine and DCGM_UNIT not in observed.record.managed:
-        words = f"stop and start {DCGM_UNIT} around changes of the driver"
-        engine = [Step("manage", words, {"unit": DCGM_UNIT})]
+        summary = f"stop and start {DCGM_UNIT} around changes of the driver"
+        engine = [Step("manage", summary, {"unit": DCGM_UNIT})]
     return [*engine, *_exporter(observed, desired)]
 
 

@@ -84,18 +84,18 @@ def parse(params: t.Mapping[str, t.Any]) -> Desired:
 
 
 def _exporter(values: t.Mapping[str, t.Any]) -> Exporter:
-    found = {key: values.get(key) or "" for key in ("location", "sha256", "package", "version")}
-    found["sha256"] = found["sha256"].lower()
-    if bool(found["location"]) == bool(found["package"]):
+    texts = {key: values.get(key) or "" for key in ("location", "sha256", "package", "version")}
+    texts["sha256"] = texts["sha256"].lower()
+    if bool(texts["location"]) == bool(texts["package"]):
         expected = "location with sha256, or package with version, and not both"
-        raise InputError.of("exporter", found["location"] or found["package"] or None, expected)
-    needs = BINARY if found["location"] else PACKAGED
+        raise InputError.of("exporter", texts["location"] or texts["package"] or None, expected)
+    needs = BINARY if texts["location"] else PACKAGED
     for key, pattern, expected in needs:
-        if not pattern.fullmatch(found[key]):
-            raise InputError.of(f"exporter.{key}", found[key], expected)
+        if not pattern.fullmatch(texts[key]):
+            raise InputError.of(f"exporter.{key}", texts[key], expected)
     _check_serving(values)
     resources = tuple(values["resources"])
-    return Exporter(**{**values, **found, "resources": resources})
+    return Exporter(**{**values, **texts, "resources": resources})
 
 
 def _check_serving(values: t.Mapping[str, t.Any]) -> None:

@@ -64,19 +64,19 @@ class ToolkitCapability(Software[Observed, Record]):
         """Return what is said of the repository, which says nothing of a toolkit that is to go."""
         if values is None or state == "absent" or not self._family:
             return None
-        found = named(self._host, values, TOOLKIT_PRESETS, self._family)
-        return None if found is None else parse_repository(found)
+        repository = named(self._host, values, TOOLKIT_PRESETS, self._family)
+        return None if repository is None else parse_repository(repository)
 
     # --- observe ---
 
     def observe(self) -> Observed:
         """Read packages, files and what uses the toolkit."""
-        host, wanted, record = self._host, self._desired, self._added.record
-        present = wanted.state == "present"
+        host, desired, record = self._host, self._desired, self._added.record
+        present = desired.state == "present"
         files = existing(host, PLACE.paths)
         if not (present or record or files):
             return Observed(self._family, {}, {}, record)
-        path = wanted.repository.key_path if wanted.repository else ""
+        path = desired.repository.key_path if desired.repository else ""
         key = host.read(path) if path and present else None
         manager = self._manager
         return self._observed(
@@ -84,7 +84,7 @@ class ToolkitCapability(Software[Observed, Record]):
             ALL,
             present=present,
             repository=Known(files, key, manager.trusted()),
-            sources=manager.sources() if wanted.repository else (),
+            sources=manager.sources() if desired.repository else (),
             drop_in=host.read(DROP_IN),
             vendor_file=_is_vendors(host.read(VENDOR_FILE)),
             users=() if present else self._users(),
@@ -93,22 +93,24 @@ class ToolkitCapability(Software[Observed, Record]):
     def _users(self) -> t.Tuple[str, ...]:
         """Name the configurations of ours that would stop containers from starting without it."""
         host = self._host
-        found = [
-            f"{one.runtime} starts containers through {RUNTIME}, says {path}"
-            for path, one in Records(host).all().items()
+        messages = [
+            f"{handler.runtime} starts containers through {RUNTIME}, says {path}"
+            for path, handler in Records(host).all().items()
             if RUNTIME in (host.read(path) or "")
         ]
         text = host.read(boot.CONFIG)
         if text is not None and boot.load(text, boot.CONFIG).generator == NVIDIA_CTK:
-            found.append(f"{NVIDIA_CTK} writes the CDI specification, says {boot.CONFIG}")
+            messages.append(f"{NVIDIA_CTK} writes the CDI specification, says {boot.CONFIG}")
         if text is None:  # nothing would write the specification again
-            paths = [f"{one}/{name}" for one in SPEC_FOLDERS for name in host.listdir(one)]
-            found += [
+            paths = [
+                f"{handler}/{name}" for handler in SPEC_FOLDERS for name in host.listdir(handler)
+            ]
+            messages += [
                 f"{path} names {HOOK}"
                 for path in paths
                 if not _is_vendors(host.read(path)) and HOOK in (host.read(path) or "")
             ]
-        return tuple(found)
+        return tuple(messages)
 
     def plan(self, state: Observed) -> Plan:
         """Plan with pure functions; NodeError also where packages could not be installed, or held afterwards."""

@@ -109,16 +109,16 @@ class _Planner(Planner[Observed, Desired]):
     def choose(self) -> t.Optional[Targets]:
         have = {self.observed.installed(name) for name in self.names}
         offered = common(self.names, self.observed.offered)
-        wanted = self.desired.version
+        desired_version = self.desired.version
         for version in [*filter(None, have if len(have) == 1 else ()), *offered]:
-            if _fits(version, wanted):
+            if _fits(version, desired_version):
                 return dict.fromkeys(self.names, version)
         if not offered:
             return None
         cause = f"they have {', '.join(offered)}"
-        if wanted:
+        if desired_version:
             raise NodeError(
-                f"the sources do not have the NVIDIA container toolkit {wanted}",
+                f"the sources do not have the NVIDIA container toolkit {desired_version}",
                 cause=cause,
                 hint="ask for one of these, or name another repository",
             )
@@ -141,14 +141,14 @@ class _Planner(Planner[Observed, Desired]):
         return [*steps, *self._holds(bool(missing))], self._after(version)
 
     def unknown(self) -> Way:
-        what = self.desired.version or f"the newest available one, {MINIMUM_TEXT} at least"
-        install = Step("install", f"install {', '.join(self.names)} ({what})")
+        version = self.desired.version or f"the newest available one, {MINIMUM_TEXT} at least"
+        install = Step("install", f"install {', '.join(self.names)} ({version})")
         hold = self._holds(True) if self.desired.hold else []
-        return [*self._vendor(), install, *hold], self._after(what)
+        return [*self._vendor(), install, *hold], self._after(version)
 
     def _after(self, version: str) -> Diff:
-        wanted = self.desired.repository
-        named = {} if wanted is None else {"repository": wanted.url}
+        desired_repository = self.desired.repository
+        named = {} if desired_repository is None else {"repository": desired_repository.url}
         return {**self.describe(), **named, "packages": dict.fromkeys(self.names, version)}
 
     def _vendor(self) -> t.List[Step]:
@@ -171,8 +171,8 @@ class _Planner(Planner[Observed, Desired]):
         observed = self.observed
         if not self.desired.hold:
             ours = sorted(filter(observed.held, observed.record.holds))
-            words = f"release {', '.join(ours)}"
-            return [Step("release", words, {"release": ours})] if ours else []
+            text = f"release {', '.join(ours)}"
+            return [Step("release", text, {"release": ours})] if ours else []
         loose = [name for name in self.names if installed or not observed.held(name)]
         summary = f"hold {', '.join(loose)} at their version"
         return [Step("hold", summary, {"hold": loose})] if loose else []
@@ -181,8 +181,8 @@ class _Planner(Planner[Observed, Desired]):
         return [*removed, *([f"remove {DROP_IN}"] if self.observed.record.drop_in else [])]
 
 
-def _fits(version: str, wanted: str) -> bool:
-    if wanted:
-        return wanted in (version, upstream(version)) and is_safe(version)
+def _fits(version: str, desired: str) -> bool:
+    if desired:
+        return desired in (version, upstream(version)) and is_safe(version)
     # Without being asked for, a release candidate is not taken.
     return is_safe(version) and "rc" not in version

@@ -17,8 +17,8 @@ from ansible_collections.gpu.node.plugins.module_utils._cluster.objects.state im
     flat,
     group_path,
     is_ours,
+    is_same,
     resource_of,
-    same,
     wishes,
 )
 
@@ -55,12 +55,12 @@ def test_what_the_server_writes_is_no_difference() -> None:
         "metadata": {**ONE["metadata"], "uid": "1", "managedFields": []},
         "status": {},
     }
-    assert same(live, dict(ONE))
-    assert not same(live, {**ONE, "data": {"x": "eA=="}})
-    assert not same(None, dict(ONE))
+    assert is_same(live, dict(ONE))
+    assert not is_same(live, {**ONE, "data": {"x": "eA=="}})
+    assert not is_same(None, dict(ONE))
     hidden: Any = wishes({**ONE, "data": {"x": "eA=="}})
     assert hidden["data"] == {"x": "(hidden)"}
-    assert not same({**ONE, "data": {"x": "eA=="}}, {**ONE, "data": {"x": "eQ=="}})
+    assert not is_same({**ONE, "data": {"x": "eA=="}}, {**ONE, "data": {"x": "eQ=="}})
 
 
 def test_ours_is_what_was_applied_by_our_name() -> None:

@@ -19,7 +19,7 @@ from ansible_collections.gpu.node.plugins.module_utils._cluster.objects.capabili
 )
 from ansible_collections.gpu.node.plugins.module_utils._cluster.objects.state import (
     hidden,
-    same,
+    is_same,
     values,
     wishes,
 )
@@ -162,8 +162,8 @@ def test_no_error_about_an_object_has_it(tmp_path: Path, server: type[Server], m
 
 def test_what_is_hidden_is_compared_all_the_same() -> None:
     for more in ({"data": {"tls.key": encoded("x")}}, {"stringData": {"db": "x"}}):
-        assert not same(secret(), secret(**more))
-    assert same(secret(), secret())
+        assert not is_same(secret(), secret(**more))
+    assert is_same(secret(), secret())
     shown: Any = wishes(secret())
     assert shown["data"] == {"tls.key": "(hidden)"}
     assert shown["stringData"] == {"db": "(hidden)", "pin": "(hidden)"}
