@@ -6,11 +6,12 @@
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 from . import __version__
+from ._shared._node.quarantine import data_of
 from .advertise.decide import Advertised, MpsState, decide, narrow, time_slices
 from .cdi.files import HostFiles
 from .config.configuration import Config
@@ -27,7 +28,7 @@ from .kubelet.server import Published, Snapshot
 from .mps import units
 from .mps.reconciler import Reconciler
 from .observer import Observer
-from .report.state import Telemetry, daemons_pages, state, summary
+from .report.telemetry import Telemetry, daemons_pages
 from .tools import logs
 from .tools.chores import Chore, errors
 from .tools.files import StateFile
@@ -185,13 +186,56 @@ class Daemon(Process):
 
     def _tell(self) -> None:
         """Report to the status file, the metrics and systemd."""
-        found = state(
-            self._configuration,
-            self._gpus,
-            self._advertised,
-            self._manager,
-            self._vanished.describe(),
-            self._mps.describe(),
-            errors(self._chores),
+        state, resources = self._state(), self._advertised.resources
+        served = (
+            f"serving: {sum(map(len, resources.values()))} devices of {len(resources)} resources"
         )
-        self.report(found, summary(found["problem"], self._advertised))
+        self.report(state, state["problem"] or served)
+
+    def _state(self) -> dict[str, Any]:
+        """Return what the daemon does at the moment as JSON can hold it; the file has the process besides.
+
+        A resource's devices are by UUID: of thousands of shares of a few GPUs there would be too much to read.
+        ``health`` has an entry for each GPU or MIG instance that is unhealthy, whatever it is advertised as;
+        ``verdicts`` say what is to be done about GPUs, by UUID.
+        """
+        configuration, gpus, inventory = self._configuration, self._gpus, self._gpus.inventory
+        advertised, registered = self._advertised, self._manager.registered()
+        absent, refusal = inventory.absent, advertised.refusal
+        return {
+            "version": __version__,
+            "config_sha256": configuration.digest,
+            "config_problem": configuration.problem or None,
+            "config_fallback": configuration.fallback,
+            "driver_version": None if absent else inventory.driver_version,
+            "state": "waiting_for_driver" if absent else "refused" if refusal else "serving",
+            "problem": absent or (str(refusal) if refusal else None),
+            "resources": {
+                name: {
+                    "devices": devices.health,
+                    "problems": devices.problems,
+                    "causes": devices.causes,
+                    "shares": devices.shares,
+                    "registered": registered.get(name, False),
+                }
+                for name, devices in advertised.resources.items()
+            },
+            "registration_problem": self._manager.problem(),
+            "vanished": self._vanished.describe(),
+            "mps": self._mps.describe(),
+            "chores": errors(self._chores),
+            "quarantine": data_of(inventory.quarantine),
+            "health": [asdict(unhealthy) for unhealthy in gpus.unhealthy()],
+            "verdicts": gpus.verdicts(),
+            "devices": [
+                {"uuid": uuid, "index": index, "reason": reason}
+                for devices in advertised.resources.values()
+                for (uuid, index), reason in devices.reasons.items()
+            ],
+            "settings": [asdict(setting) for setting in gpus.settings],
+            "slow": sorted(inventory.slow),
+            "unreadable": [str(problem) for problem in inventory.strangers],
+            "gpu_uuids": [view.gpu.uuid for view in inventory.gpus],
+            "gpu_indices": [str(view.gpu.index) for view in inventory.gpus],
+            "mig_uuids": inventory.mig_uuids,
+        }

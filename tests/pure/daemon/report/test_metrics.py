@@ -59,7 +59,7 @@ def test_series_are_bounded() -> None:
 
 
 def test_devices_are_bounded_and_a_shared_one_is_there_once() -> None:
-    shared = Devices(replace(device(0), id=f"GPU-0::{number}") for number in range(900))
+    shared = Devices(replace(device(0), replica=number) for number in range(900))
     assert list(shared.reasons) == [("GPU-0", "0")]
     rows = [{"uuid": f"GPU-{at}", "index": str(at), "reason": ""} for at in range(MOST_SERIES + 20)]
     plain = dict.fromkeys(("driver_version", "config_problem"), None)

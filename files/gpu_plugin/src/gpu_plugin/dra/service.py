@@ -32,7 +32,7 @@ from ..kubelet.handover import Handover
 from ..kubelet.listener import Folder
 from ..model.inventory import Faults, judged
 from ..observer import REFUSALS, Observer
-from ..report.state import Telemetry
+from ..report.telemetry import Telemetry
 from ..slices import build
 from ..tools import logs
 from ..tools.chores import Chore, Worker, errors
