@@ -12,8 +12,8 @@ from typing import ClassVar
 import pytest
 from gpu_plugin._shared._base.errors import NodeError
 from gpu_plugin._shared._base.gpu import GPU_IS_LOST, NvmlError
-from gpu_plugin.driver import events
-from gpu_plugin.driver.events import Ears, Xid
+from gpu_plugin.driver import nvml
+from gpu_plugin.driver.nvml import Ears, Xid
 
 from tests.support.waiting import LIMIT, eventually
 
@@ -53,8 +53,8 @@ class EventSet:
 
 @pytest.fixture
 def heard(monkeypatch: pytest.MonkeyPatch) -> list[Xid]:
-    monkeypatch.setattr(events, "XidWatch", EventSet)
-    monkeypatch.setattr(events, "LASTED", 0.0)
+    monkeypatch.setattr(nvml, "XidWatch", EventSet)
+    monkeypatch.setattr(nvml, "LASTED", 0.0)
     monkeypatch.setattr(EventSet, "made", [])
     monkeypatch.setattr(EventSet, "lost", set())
     return []
@@ -108,7 +108,7 @@ def test_the_gpus_that_are_left_are_heard_on_at_once(heard: list[Xid]) -> None:
 def test_one_that_fails_at_once_waits_for_the_next_look(
     heard: list[Xid], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(events, "LASTED", LIMIT)
+    monkeypatch.setattr(nvml, "LASTED", LIMIT)
     ears = listening(heard, "GPU-0")
     EventSet.made[0].outcomes.put(NvmlError(GPU_IS_LOST, "waiting for events"))
     eventually(EventSet.made[0].closed.is_set)

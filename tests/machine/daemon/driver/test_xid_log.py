@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 import pytest
-from gpu_plugin.driver.events import Xid
+from gpu_plugin.driver.nvml import Xid
 from gpu_plugin.driver.watch import XidLog
 
 

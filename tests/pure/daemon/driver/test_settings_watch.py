@@ -13,8 +13,7 @@ import pytest
 from gpu_plugin._shared._base.errors import NodeError
 from gpu_plugin._shared._base.gpu import GPU_IS_LOST, Gpu, NvmlError, SettingsTold
 from gpu_plugin._shared._settings import boot as settings_boot
-from gpu_plugin.driver.asking import Asking
-from gpu_plugin.driver.settings import PAUSE, SettingsWatch
+from gpu_plugin.driver.asking import PAUSE, Asking, SettingsWatch
 
 from tests.fakes.clock import Clock
 from tests.fakes.daemon.gpu_builders import gpu

@@ -15,7 +15,7 @@ from __future__ import annotations
 import math
 import re
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Container, Iterable, Mapping
 from dataclasses import asdict, dataclass, replace
 from typing import Any, Final
 
@@ -28,9 +28,18 @@ from .._shared._repair.verdict import asked
 from .._shared._repair.xids.known import CONTAINED, NOT_CORRECTED, OF_MEMORY, ROW_NOT_REPLACED
 from .._shared._repair.xids.table import KNOWN
 from ..model.inventory import BY_ITSELF, Faults, GpuView, Inventory, Kind, Place, Problem
-from ..model.xids import Effect, Overrides, effect
-from .memory import Resets
+from ..model.xids import (
+    CONTAINED,
+    NOT_CORRECTED,
+    ROW_NOT_REPLACED,
+    Effect,
+    Overrides,
+    counts,
+    effect,
+)
 
+FALL: Final = 2  # by which it is less at least after it began again
+GROWTH: Final = 1.1  # by which the energy has to grow to be kept anew, since that writes a file
 QUIET: Final = 30.0
 MOST_DOUBLINGS: Final = 5
 FORGET: Final = 20  # recovery periods without a fault after which what was is forgotten
@@ -51,6 +60,95 @@ FIRST: Final = "{}; it is fit again after {}"
 XID_IN_REASON: Final = re.compile("XID ([0-9]{1,9})")  # of faults that earlier versions kept
 FRESH: Final = object()  # no driver was looked at yet
 STRIKES: Final = 4  # faults in a row that passed by themselves, the last of which is fatal
+
+
+@dataclass(frozen=True)
+class _Readings:
+    """What a GPU told. ``energy`` is in millijoules, None where it would show nothing."""
+
+    energy: int | None
+    pending: bool
+    entries: tuple[int | None, ...]
+
+
+class Resets:
+    """What shows that a GPU was reset, where the driver does not say so itself: readings of GPUs that wait for one.
+
+    Of a GPU that waits for a reset the readings are kept that another initialisation changes:
+
+    * The energy that it consumed "since the driver was last reloaded" (nvmlDeviceGetTotalEnergyConsumption,
+      Volta and later). It grows all the time, so where it is far less than it was, the driver initialised
+      the GPU again; a reading that is a little less is no more than a bad reading. The driver also
+      initialises a GPU when a process opens it that nobody had open, unless persistence mode is on (as
+      nvmlEccCounterType_t says of its counters): the daemon's own restart would look like a reset. So it
+      counts only where persistence mode was on.
+    * A memory row that waits for a reset (nvmlDeviceGetRemappedRows, Ampere and later), and no longer does.
+    * The GPU's entries in /sys and /proc, which are others after it was taken off the bus, or from the
+      driver, and given back. The driver makes its own when it is given a GPU (nv_procfs_add_gpu, called by
+      nv_pci_probe in its open kernel modules), and not when it initialises one.
+
+    None of the three was seen on hardware yet; they follow NVML's documentation, that of persistence mode
+    (docs.nvidia.com/deploy/driver-persistence: it keeps a GPU initialised without clients) and that source.
+    """
+
+    def __init__(self) -> None:
+        self._kept: dict[str, _Readings] = {}
+
+    def reset(self, view: GpuView) -> str:
+        """Return what shows a reset since the readings were kept; nothing where none does."""
+        before, now = self._kept.get(view.gpu.uuid), _readings(view)
+        if before is None:
+            return ""
+        energy = view.condition.energy
+        if before.energy is not None and energy is not None and energy < before.energy / FALL:
+            return "its energy counter began again"
+        if before.pending and not now.pending and view.condition.signs.rows:
+            return "no memory row waits for a reset any more"
+        both = zip(before.entries, now.entries, strict=False)
+        if any(old is not None and new is not None and old != new for old, new in both):
+            return "it was taken off the bus or from the driver, and given back"
+        return ""
+
+    def keep(self, waiting: Container[str], views: Iterable[GpuView]) -> None:
+        """Keep the readings of the GPUs that wait for a reset, by UUID, as far as they can be read; and no others."""
+        self._kept = {uuid: one for uuid, one in self._kept.items() if uuid in waiting}
+        for view in (each for each in views if each.problem is None):
+            before, now = self._kept.get(view.gpu.uuid), _readings(view)
+            if before is not None:
+                grown = now.energy is not None and now.energy > (before.energy or 0) * GROWTH
+                energy = now.energy if grown or now.energy is None else before.energy
+                pending, entries = now.pending or before.pending, before.entries or now.entries
+                now = _Readings(energy, pending, entries)
+            self._kept[view.gpu.uuid] = now
+
+    def forget(self, uuid: str) -> None:
+        """Forget a GPU, which waits for nothing any more."""
+        self._kept.pop(uuid, None)
+
+    def shows(self, uuid: str) -> bool:
+        """Tell whether a reset of this GPU alone would show."""
+        kept = self._kept.get(uuid)
+        return kept is not None and (kept.energy is not None or kept.pending)
+
+    def memory(self) -> dict[str, Any]:
+        """Return what is kept, as JSON can hold it."""
+        return {uuid: asdict(kept) for uuid, kept in self._kept.items()}
+
+    def recall(self, memory: Mapping[str, Any]) -> None:
+        """Take over what another process kept. Any error of a wrong shape or value: it is none."""
+        kept = {}
+        for uuid, data in memory.items():
+            energy = None if data["energy"] is None else int(data["energy"])
+            entries = tuple(None if inode is None else int(inode) for inode in data["entries"])
+            kept[str(uuid)] = _Readings(energy, bool(data["pending"]), entries)
+        self._kept = kept
+
+
+def _readings(view: GpuView) -> _Readings:
+    told = view.condition
+    energy = told.energy if told.persistent else None
+    rows = told.signs.rows
+    return _Readings(energy, bool(rows and rows.pending), view.entries)
 
 
 @dataclass
@@ -130,7 +228,8 @@ class Health:
 
     def see(self, inventory: Inventory) -> None:
         """Take note of whose driver says by itself what it wants, which counts for XIDs from now on."""
-        self._branch = _branch(inventory.driver_version)
+        branch = inventory.driver_version.partition(".")[0]
+        self._branch = int(branch) if branch.isascii() and branch.isdigit() else 0
         self._speaks |= {
             view.gpu.uuid for view in inventory.gpus if view.condition.signs.recovery in RECOVERIES
         }
@@ -144,7 +243,7 @@ class Health:
             self._asked.clear()
             self._often.clear()
             self._speaks.clear()
-            self._resets.clear()
+            self._resets = Resets()
             self._cured(lambda _place, _fault: True)
         self.see(inventory)
         there = {view.gpu.uuid for view in inventory.gpus}
@@ -296,7 +395,7 @@ class Health:
         if uuid in self._away:  # it was reset, or found again by a boot
             self._away.discard(uuid)
             self._was_reset(uuid, "it is back on the bus")
-        if self._resets and (shown_by := self._resets.reset(view)):
+        if shown_by := self._resets.reset(view):
             self._was_reset(uuid, shown_by)
         there = {(mig.gi_id, ci) for mig in view.mig for ci in (mig.ci_id, None)} | {(None, None)}
         self._cured(lambda place, _fault: place[0] == uuid and place[1:] not in there)
@@ -372,12 +471,6 @@ class Health:
     def _recovery(self, fault: _Fault) -> float:
         """Return how many seconds have to pass without a fault."""
         return self._quiet * float(2 ** min(fault.strikes - 1, MOST_DOUBLINGS))
-
-
-def _branch(version: str) -> int:
-    """Return the branch of a driver, 0 where its version names none."""
-    first = version.partition(".")[0]
-    return int(first) if first.isascii() and first.isdigit() else 0
 
 
 def _recalled(data: Mapping[str, Any], now: float, wall: float) -> tuple[Place, _Fault]:

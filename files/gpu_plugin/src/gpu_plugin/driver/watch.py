@@ -35,14 +35,12 @@ from ..model.topology import Topology
 from ..observer import NVML_ERRORS, XIDS, Observer
 from ..tools import logs
 from ..tools.chores import Chore, Worker
-from .asking import EVERY
-from .events import Xid
+from .asking import EVERY, Setting
 from .health import Health
 from .memory import FILE, ClearRequests, HealthFile
-from .nvml import Driver, DriverReplaced, library_deleted
+from .nvml import Driver, DriverReplaced, Xid, library_deleted
 from .quarantine import FILE as SET_ASIDE
 from .quarantine import QuarantineWatch
-from .settings import Setting
 
 RETRY: Final = 1.0  # seconds between two looks for a driver
 UNKNOWN: Final = "NVML has not answered yet"
