@@ -77,7 +77,9 @@ class Daemon(Process):
         self._holders = HolderWatch(kubelet, kept_in, self.wake, claims=claims)
         self._handover = Handover(kubelet, claims, lambda: self._gpus.inventory)
         self._telemetry = Telemetry(
-            lambda: daemons_pages(observer, self.last, lambda: self._configuration.config.mps_root)
+            lambda: daemons_pages(
+                observer, self.last, lambda: self._configuration.config.sharing.mps_root
+            )
         )
         self._reconcile = Chore("mps", "MPS control daemons can't be looked after", self._mps.tick)
         self._advertise = Chore("devices", "devices can't be brought up to date", self._decide)
@@ -96,7 +98,7 @@ class Daemon(Process):
         self._holders.first_answer(super().pause)
         self.round()
         problem = self._gpus.inventory.absent or self._advertised.refusal
-        if problem and self._configuration.config.fail_on_init_error:
+        if problem and self._configuration.config.driver.fail_on_init_error:
             logs.error("ends, since failOnInitError is set", cause=problem)
             return 1
         return 0
@@ -166,7 +168,7 @@ class Daemon(Process):
         advertised = decide(inventory, faults, config, host, self._holders.holders)
         serves = not inventory.absent and not advertised.refusal
         if serves:
-            self._mps.want(advertised.mps, config.mps_root, advertised.held)
+            self._mps.want(advertised.mps, config.sharing.mps_root, advertised.held)
         without_shm = frozenset(one for one in advertised.mps if not self._mps.own_shm(one))
         advertised = advertised.judged(MpsState(self._mps.problems(), without_shm))
         if serves:

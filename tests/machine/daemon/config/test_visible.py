@@ -78,7 +78,7 @@ def test_a_toolkit_that_refuses_the_variable_needs_no_warning(
     "found", [None, {}, [], "x", {"flags": None}, {"flags": {"plugin": {"deviceListStrategy": 7}}}]
 )
 def test_what_says_nothing_means_envvar(found: object) -> None:
-    assert strategies(found) == config.parse("version: v1").device_list_strategies
+    assert strategies(found) == config.parse("version: v1").containers.device_list_strategies
     assert warning(strategies(found), None)
 
 

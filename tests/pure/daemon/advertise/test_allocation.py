@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import pytest
 from gpu_plugin.advertise.allocation import AllocationRefused, UnknownDevice, grant
-from gpu_plugin.config.configuration import Config
+from gpu_plugin.config.configuration import Config, ContainerConfig, DriverConfig
 from gpu_plugin.model.inventory import HostState
 from hypothesis import given
 from hypothesis import strategies as st
@@ -26,7 +26,7 @@ def test_gpus_are_named_by_uuid() -> None:
 
 
 def test_devices_are_named_by_index() -> None:
-    config = Config(device_id_strategy="index")
+    config = Config(containers=ContainerConfig(device_id_strategy="index"))
     assert grant(GPUS, ["GPU-3"], config, NOTHING).envs == {"NVIDIA_VISIBLE_DEVICES": "3"}
     now = enumerate_devices(inventory(view(0, "1g.10gb", "1g.10gb")), "single")["nvidia.com/gpu"]
     assert grant(now, ["MIG-0-1"], config, NOTHING).envs == {"NVIDIA_VISIBLE_DEVICES": "0:1"}
@@ -34,7 +34,10 @@ def test_devices_are_named_by_index() -> None:
 
 def test_device_nodes_come_once_and_from_the_dev_root() -> None:
     now = enumerate_devices(inventory(view(0, "1g.10gb", "1g.10gb")), "single")["nvidia.com/gpu"]
-    config = Config(pass_device_specs=True, dev_root="/run/nvidia/driver")
+    config = Config(
+        driver=DriverConfig(dev_root="/run/nvidia/driver"),
+        containers=ContainerConfig(pass_device_specs=True),
+    )
     nodes = grant(now, ["MIG-0-0", "MIG-0-1"], config, CONTROL).nodes
     assert [inside for inside, _outside in nodes] == [
         "/dev/nvidiactl",
@@ -64,7 +67,9 @@ def names(*numbers: int) -> list[str]:
 @given(st.lists(st.sampled_from(names(*range(10)))), st.booleans(), st.booleans())
 def test_a_grant_is_for_exactly_what_was_asked(ids: list[str], index: bool, nodes: bool) -> None:
     strategy = "index" if index else "uuid"
-    config = Config(device_id_strategy=strategy, pass_device_specs=nodes)
+    config = Config(
+        containers=ContainerConfig(device_id_strategy=strategy, pass_device_specs=nodes)
+    )
     try:
         given_ = grant(GPUS, ids, config, CONTROL)
     except AllocationRefused:

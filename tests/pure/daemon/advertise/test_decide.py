@@ -12,7 +12,7 @@ import pytest
 from gpu_plugin._shared._base.gpu import Condition
 from gpu_plugin.advertise.allocation import grant, qualified
 from gpu_plugin.advertise.decide import MpsState, decide, narrow
-from gpu_plugin.config.configuration import Config, parse
+from gpu_plugin.config.configuration import Config, ContainerConfig, parse
 from gpu_plugin.model.inventory import HostState, Inventory, Kind, Place, Problem
 from hypothesis import given
 from hypothesis import strategies as st
@@ -147,7 +147,9 @@ def test_without_a_channel_that_is_required_nobody_gets_a_device() -> None:
     config = parse("imex: {channelIDs: [0], required: true}")
     assert kinds(config, HostState()) == [Kind.NO_CHANNEL] * 2
     assert kinds(config, HostState(imex_channels=("0",))) == [None, None]
-    assert kinds(replace(config, imex_required=False), HostState()) == [None, None]
+    assert kinds(
+        replace(config, containers=replace(config.containers, imex_required=False)), HostState()
+    ) == [None, None]
 
 
 def test_more_devices_than_the_kubelet_can_be_told_of_are_named() -> None:
@@ -216,10 +218,12 @@ def test_what_is_advertised_as_healthy_is_granted(
     """Allocate has no refusal of its own for a device without a problem."""
     config = Config(
         mig_strategy=mig,
-        device_list_strategies=strategies,
-        device_id_strategy=ids,
-        imex_channels=("0",),
-        imex_required=required,
+        containers=ContainerConfig(
+            device_list_strategies=strategies,
+            device_id_strategy=ids,
+            imex_channels=("0",),
+            imex_required=required,
+        ),
     )
     now = inventory(view(0), view(1, "1g.10gb", "1g.10gb"))
     for devices in decide(now, faults, config, host=host).resources.values():

@@ -8,7 +8,7 @@ from __future__ import annotations
 import pytest
 from gpu_plugin.advertise.allocation import AllocationRefused, grant
 from gpu_plugin.advertise.decide import describe_sharing
-from gpu_plugin.config.configuration import Config
+from gpu_plugin.config.configuration import Config, ContainerConfig
 from gpu_plugin.config.sharing import Naming, Rule, Share, Sharing
 from gpu_plugin.model.inventory import GpuView, HostState, Resources
 from hypothesis import given
@@ -113,7 +113,10 @@ def test_how_many_shares_a_container_may_have(one_each: bool) -> None:
 @pytest.mark.parametrize(("strategy", "name"), [("uuid", "GPU-1"), ("index", "1")])
 def test_two_shares_of_a_device_are_one_device(strategy: str, name: str) -> None:
     sharing = Sharing((Share(GPU, 2, GPU),))
-    asked = Config(device_id_strategy=strategy, pass_device_specs=True, sharing=sharing)
+    asked = Config(
+        containers=ContainerConfig(device_id_strategy=strategy, pass_device_specs=True),
+        sharing=sharing,
+    )
     got = grant(share(NODE, sharing)[GPU], ["GPU-1::1", "GPU-1::0"], asked, HostState())
     assert got.envs == {"NVIDIA_VISIBLE_DEVICES": name}
     assert got.nodes == (("/dev/nvidia1", "/dev/nvidia1"),)

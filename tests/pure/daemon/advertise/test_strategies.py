@@ -16,7 +16,7 @@ from gpu_plugin._shared._base.errors import NodeError
 from gpu_plugin.advertise.allocation import Grant, grant
 from gpu_plugin.cdi import specification as cdi
 from gpu_plugin.cdi.files import CdiFile
-from gpu_plugin.config.configuration import Config
+from gpu_plugin.config.configuration import Config, ContainerConfig
 from gpu_plugin.model.inventory import HostState
 from gpu_plugin.tools.chores import Chore
 
@@ -34,7 +34,8 @@ FOLDER = "/var/run/nvidia-container-devices"
 
 
 def answer(strategies: tuple[str, ...], host: HostState = HOST, **more: object) -> Grant:
-    config = Config(device_list_strategies=strategies, **more)  # type: ignore[arg-type]
+    containers = ContainerConfig(device_list_strategies=strategies, **more)  # type: ignore[arg-type]
+    config = Config(containers=containers)
     return grant(GPUS, ["GPU-2", "GPU-1"], config, host, "token")
 
 

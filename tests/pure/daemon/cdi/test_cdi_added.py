@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +15,7 @@ from gpu_plugin._shared._cdi.rules import problems
 from gpu_plugin.advertise.allocation import grant
 from gpu_plugin.cdi import specification as cdi
 from gpu_plugin.cdi.files import CdiAdded, CdiFile
-from gpu_plugin.config.configuration import Config
+from gpu_plugin.config.configuration import Config, ContainerConfig, DriverConfig
 from gpu_plugin.model.inventory import HostState
 from gpu_plugin.tools.chores import Chore
 
@@ -43,7 +44,8 @@ def node(root: Path, *have: str) -> Path:
 
 
 def config(*strategies: str, **more: Any) -> Config:
-    return Config(device_list_strategies=strategies or ("cdi-cri",), **more)
+    containers = ContainerConfig(device_list_strategies=strategies or ("cdi-cri",), **more)
+    return Config(containers=containers)
 
 
 def written(root: Path) -> dict[str, Any]:
@@ -102,7 +104,7 @@ def test_what_is_not_asked_for_goes(tmp_path: Path) -> None:
 def test_device_nodes_below_another_root(tmp_path: Path) -> None:
     node(tmp_path, "run/nvidia/driver/dev/gdrdrv")
     kept = CdiAdded(tmp_path)
-    kept.refresh(config(dev_root="/run/nvidia/driver", gdrcopy=True))
+    kept.refresh(replace(config(gdrcopy=True), driver=DriverConfig(dev_root="/run/nvidia/driver")))
     (spec,) = written(tmp_path).values()
     assert spec["cdiVersion"] == "0.5.0"
     assert spec["devices"][0]["containerEdits"]["deviceNodes"] == [

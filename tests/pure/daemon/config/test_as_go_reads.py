@@ -78,7 +78,7 @@ def test_keys_in_other_cases_are_read_with_a_warning_that_names_the_right_one() 
         "sharing: {timeslicing: {resources: [{Name: gpu, REPLICAS: 3}]}}",
         "c.yaml",
     )
-    assert (found.mig_strategy, found.device_id_strategy) == ("mixed", "index")
+    assert (found.mig_strategy, found.containers.device_id_strategy) == ("mixed", "index")
     assert [one.replicas for one in found.sharing.shares] == [3]
     assert found.notes[1] == (
         "c.yaml: line 2: the key flags.MigStrategy is read as flags.migStrategy, "
@@ -121,7 +121,7 @@ def test_json_with_tabs_is_read() -> None:
     text = json.dumps({"version": "v1", "flags": flags}, indent="\t")
     assert "\n\t\t" in text
     found = parse(text)
-    assert (found.mig_strategy, found.driver_root) == ("single", "/run/nvidia")
+    assert (found.mig_strategy, found.driver.root) == ("single", "/run/nvidia")
     with pytest.raises(ConfigError, match=r"c\.json: line 4: flags\.migStrategy: 'x' is not valid"):
         parse(text.replace("single", "x"), "c.json")
 

@@ -9,7 +9,8 @@ import contextlib
 import json
 
 import pytest
-from gpu_plugin.config.configuration import KEYS, Config, parse
+from gpu_plugin.config.configuration import KEYS, Config, ContainerConfig, DriverConfig, parse
+from gpu_plugin.config.sharing import Sharing
 from gpu_plugin.config.strict_yaml import ConfigError
 from hypothesis import given
 from hypothesis import strategies as st
@@ -37,12 +38,12 @@ def test_nothing_given_means_the_defaults() -> None:
 def test_each_key_is_read() -> None:
     assert parse(FULL) == Config(
         mig_strategy="mixed",
-        fail_on_init_error=True,
-        driver_root="/run/nvidia/driver",
-        dev_root="/run/nvidia/driver",
-        pass_device_specs=True,
-        device_list_strategies=("envvar", "volume-mounts"),
-        device_id_strategy="index",
+        driver=DriverConfig(fail_on_init_error=True, root="/run/nvidia/driver"),
+        containers=ContainerConfig(
+            pass_device_specs=True,
+            device_list_strategies=("envvar", "volume-mounts"),
+            device_id_strategy="index",
+        ),
     )
 
 
@@ -81,7 +82,7 @@ sharing:
   timeSlicing: {}
 imex: {channelIDs: [], required: false}
 """
-    assert parse(text) == Config(mps_root="/run/nvidia/mps")
+    assert parse(text) == Config(sharing=Sharing(mps_root="/run/nvidia/mps"))
 
 
 def test_a_flag_wins_over_the_environment_over_the_file() -> None:
@@ -101,12 +102,12 @@ def test_a_flag_wins_over_the_environment_over_the_file() -> None:
 
 def test_booleans_of_the_environment_are_gos() -> None:
     for text, expected in {"1": True, "True": True, "f": False}.items():
-        assert parse("", env={"PASS_DEVICE_SPECS": text}).pass_device_specs is expected
+        assert parse("", env={"PASS_DEVICE_SPECS": text}).containers.pass_device_specs is expected
 
 
 def test_lists_of_the_environment_are_comma_separated() -> None:
     config = parse("", env={"DEVICE_LIST_STRATEGY": "envvar, volume-mounts"})
-    assert config.device_list_strategies == ("envvar", "volume-mounts")
+    assert config.containers.device_list_strategies == ("envvar", "volume-mounts")
 
 
 REFUSED = {

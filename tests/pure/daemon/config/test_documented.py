@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from operator import attrgetter
 from typing import Any
 
 from gpu_plugin.cli import _parser
@@ -56,7 +57,7 @@ sharing:
 """
 CASES = {
     "a file with the flags": Case(
-        BASIC.format(mig="none", strategy='"envvar"'), has={"fail_on_init_error": True}
+        BASIC.format(mig="none", strategy='"envvar"'), has={"driver.fail_on_init_error": True}
     ),
     "the same for a node with MIG": Case(
         BASIC.format(mig="mixed", strategy="envvar"),
@@ -73,18 +74,19 @@ CASES = {
     ),
     "several strategies as a list": Case(
         BASIC.format(mig="none", strategy="[envvar, cdi-annotations]"),
-        has={"device_list_strategies": ("envvar", "cdi-annotations")},
+        has={"containers.device_list_strategies": ("envvar", "cdi-annotations")},
     ),
     "devices by CDI": Case(
-        BASIC.format(mig="none", strategy="cdi-cri"), has={"device_list_strategies": ("cdi-cri",)}
+        BASIC.format(mig="none", strategy="cdi-cri"),
+        has={"containers.device_list_strategies": ("cdi-cri",)},
     ),
     "a driver in a container": Case(
         "version: v1\nflags: {nvidiaDriverRoot: /run/nvidia/driver}",
-        has={"driver_root": "/run/nvidia/driver", "dev_root": "/run/nvidia/driver"},
+        has={"driver.root": "/run/nvidia/driver", "driver.dev_root": "/run/nvidia/driver"},
     ),
     "a driver whose device nodes are the host's": Case(
         "version: v1\nflags:\n  nvidiaDriverRoot: /home/kubernetes/bin/nvidia\n  nvidiaDevRoot: /",
-        has={"driver_root": "/home/kubernetes/bin/nvidia", "dev_root": "/"},
+        has={"driver.root": "/home/kubernetes/bin/nvidia", "driver.dev_root": "/"},
     ),
     "flags alone": Case(
         flags=(
@@ -94,7 +96,7 @@ CASES = {
             "index",
         ),
         offers={"nvidia.com/gpu": 4},
-        has={"pass_device_specs": True, "device_id_strategy": "index"},
+        has={"containers.pass_device_specs": True, "containers.device_id_strategy": "index"},
         node=ALIKE,
     ),
     "what a DaemonSet's manifest sets": Case(
@@ -112,12 +114,15 @@ CASES = {
             "CDI_ENABLED": "false",
             "NVIDIA_CDI_HOOK_PATH": "/usr/bin/nvidia-cdi-hook",
         },
-        has={"pass_device_specs": True, "device_list_strategies": ("envvar", "volume-mounts")},
+        has={
+            "containers.pass_device_specs": True,
+            "containers.device_list_strategies": ("envvar", "volume-mounts"),
+        },
     ),
     "values of the chart over a file": Case(
         BASIC.format(mig="none", strategy="envvar"),
         {"nvidia.com/gpu": 4},
-        has={"device_id_strategy": "index"},
+        has={"containers.device_id_strategy": "index"},
         env={"MIG_STRATEGY": "single", "DEVICE_ID_STRATEGY": "index"},
         node=ALIKE,
     ),
@@ -171,22 +176,25 @@ sharing:
         node=ALIKE,
     ),
     "an IMEX channel where there is one": Case(
-        "version: v1\nimex:\n  channelIDs: [0]\n  required: false", has={"imex_channels": ("0",)}
+        "version: v1\nimex:\n  channelIDs: [0]\n  required: false",
+        has={"containers.imex_channels": ("0",)},
     ),
     "an IMEX channel that must be there": Case(
         "version: v1\nimex: {channelIDs: [0], required: true}",
-        has={"imex_channels": ("0",), "imex_required": True},
+        has={"containers.imex_channels": ("0",), "containers.imex_required": True},
     ),
-    "no IMEX channel": Case("version: v1\nimex: {channelIDs: []}", has={"imex_channels": ()}),
+    "no IMEX channel": Case(
+        "version: v1\nimex: {channelIDs: []}", has={"containers.imex_channels": ()}
+    ),
     "what is asked of the container runtime": Case(
         "version: v1\nflags: {gdsEnabled: true, mofedEnabled: true, gdrcopyEnabled: true}",
-        has={"gds": True, "mofed": True, "gdrcopy": True},
+        has={"containers.gds": True, "containers.mofed": True, "containers.gdrcopy": True},
     ),
     "shares that fill one GPU after the other": Case(
         "version: v1\nflags: {plugin: {sharedDevicesAllocationPolicy: packed}}\nsharing: "
         "{timeSlicing: {resources: [{name: nvidia.com/gpu, replicas: 2}]}}",
         {"nvidia.com/gpu": 16},
-        has={"allocation_policy": "packed"},
+        has={"sharing.allocation_policy": "packed"},
     ),
     "a file that is shared with gpu-feature-discovery": Case(
         """
@@ -235,6 +243,6 @@ def test_documented_configurations_work_unchanged() -> None:
     found, expected = {}, {}
     for name, case in CASES.items():
         config, offers = advertised(case)
-        found[name] = offers, {key: getattr(config, key) for key in case.has}
+        found[name] = offers, {key: attrgetter(key)(config) for key in case.has}
         expected[name] = case.offers, case.has
     assert found == expected

@@ -14,7 +14,7 @@ import pytest
 from gpu_plugin.advertise.allocation import AllocationRefused, grant
 from gpu_plugin.advertise.decide import Advertised, MpsState, offer
 from gpu_plugin.advertise.preference import prefer
-from gpu_plugin.config.configuration import Config, parse
+from gpu_plugin.config.configuration import Config, ContainerConfig, parse
 from gpu_plugin.config.strict_yaml import ConfigError
 from gpu_plugin.model.inventory import Device, HostState
 from gpu_plugin.model.mps.settings import Offer, Percent, Settings
@@ -48,7 +48,7 @@ def parsed(
 
 
 def advertised(config: Config) -> dict[str, tuple[Device, ...]]:
-    return share(NODE, config.sharing, config.mps_root)
+    return share(NODE, config.sharing, config.sharing.mps_root)
 
 
 def shared_by_mps(config: Config) -> dict[str, Offer]:
@@ -74,11 +74,11 @@ sharing:
       replicas: 10
 """
     config = parse(text)
-    assert config.mps_root == "/run/nvidia/mps"
+    assert config.sharing.mps_root == "/run/nvidia/mps"
     (one,) = config.sharing.shares
     assert (one.offered_as, one.replicas, one.mps) == (f"{GPU}.shared", 10, Settings(10))
-    assert parse("").mps_root == "/run/gpu-node/mps"
-    assert parse("", env={"MPS_ROOT": "/run/other"}).mps_root == "/run/other"
+    assert parse("").sharing.mps_root == "/run/gpu-node/mps"
+    assert parse("", env={"MPS_ROOT": "/run/other"}).sharing.mps_root == "/run/other"
 
 
 def test_memory_threads_combine_and_priority_are_read() -> None:
@@ -195,7 +195,9 @@ def test_one_share_is_a_share() -> None:
 def test_problems_hold_devices_back() -> None:
     config = parsed({"name": "gpu", "replicas": 2})
     mps = MpsState({UUIDS[1]: "starting"}, frozenset(UUIDS[2:]))
-    found = Advertised(share(NODE, config.sharing, config.mps_root)).judged(mps).resources[GPU]
+    found = (
+        Advertised(share(NODE, config.sharing, config.sharing.mps_root)).judged(mps).resources[GPU]
+    )
     assert [str(one.problem or "") for one in found] == ["", "", "starting", "starting", "", ""]
     assert [one.mps.own_shm for one in found if one.mps] == [True] * 4 + [False] * 2
 
@@ -236,7 +238,10 @@ def test_share_beside_a_whole_device_is_refused() -> None:
 
 
 def test_cdi_has_variables_and_mounts_too() -> None:
-    config = replace(parsed({"name": "gpu", "replicas": 2}), device_list_strategies=("cdi-cri",))
+    config = replace(
+        parsed({"name": "gpu", "replicas": 2}),
+        containers=ContainerConfig(device_list_strategies=("cdi-cri",)),
+    )
     host = HostState(cdi_devices=frozenset(UUIDS))
     found = grant(advertised(config)[GPU], ids((0, 1)), config, host)
     assert found.cdi_devices == (f"k8s.device-plugin.nvidia.com/gpu={UUIDS[0]}",)

@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from operator import attrgetter
 from typing import Any
 
 import pytest
@@ -36,40 +37,40 @@ ROWS = (
     Row("flags.migStrategy", ("--mig-strategy",), ("MIG_STRATEGY",), "single", "mig_strategy",
         "single", "none"),
     Row("flags.failOnInitError", ("--fail-on-init-error",), ("FAIL_ON_INIT_ERROR",), "true",
-        "fail_on_init_error", True, False, True),
+        "driver.fail_on_init_error", True, False, True),
     Row("flags.nvidiaDriverRoot", ("--driver-root", "--nvidia-driver-root"),
-        ("NVIDIA_DRIVER_ROOT",), "/run/nvidia/driver", "driver_root", "/run/nvidia/driver", "/"),
+        ("NVIDIA_DRIVER_ROOT",), "/run/nvidia/driver", "driver.root", "/run/nvidia/driver", "/"),
     Row("flags.nvidiaDevRoot", ("--dev-root", "--nvidia-dev-root"), ("NVIDIA_DEV_ROOT",),
-        "/run/nvidia", "dev_root", "/run/nvidia", "/"),
-    Row("flags.gdrcopyEnabled", ("--gdrcopy-enabled",), ("GDRCOPY_ENABLED",), "true", "gdrcopy",
+        "/run/nvidia", "driver.dev_root", "/run/nvidia", "/"),
+    Row("flags.gdrcopyEnabled", ("--gdrcopy-enabled",), ("GDRCOPY_ENABLED",), "true", "containers.gdrcopy",
         True, False, True),
-    Row("flags.gdsEnabled", ("--gds-enabled",), ("GDS_ENABLED",), "true", "gds", True, False, True),
-    Row("flags.mofedEnabled", ("--mofed-enabled",), ("MOFED_ENABLED",), "true", "mofed", True,
+    Row("flags.gdsEnabled", ("--gds-enabled",), ("GDS_ENABLED",), "true", "containers.gds", True, False, True),
+    Row("flags.mofedEnabled", ("--mofed-enabled",), ("MOFED_ENABLED",), "true", "containers.mofed", True,
         False, True),
     Row("flags.plugin.passDeviceSpecs", ("--pass-device-specs",), ("PASS_DEVICE_SPECS",), "true",
-        "pass_device_specs", True, False, True),
+        "containers.pass_device_specs", True, False, True),
     Row("flags.plugin.deviceListStrategy", ("--device-list-strategy",), ("DEVICE_LIST_STRATEGY",),
-        "volume-mounts,cdi-cri", "device_list_strategies", ("volume-mounts", "cdi-cri"),
+        "volume-mounts,cdi-cri", "containers.device_list_strategies", ("volume-mounts", "cdi-cri"),
         ("envvar",), ["volume-mounts", "cdi-cri"]),
     Row("flags.plugin.deviceIDStrategy", ("--device-id-strategy",), ("DEVICE_ID_STRATEGY",),
-        "index", "device_id_strategy", "index", "uuid"),
+        "index", "containers.device_id_strategy", "index", "uuid"),
     Row("flags.plugin.cdiAnnotationPrefix", ("--cdi-annotation-prefix",),
-        ("CDI_ANNOTATION_PREFIX",), "x.y/", "cdi_annotation_prefix", "x.y/", "cdi.k8s.io/"),
+        ("CDI_ANNOTATION_PREFIX",), "x.y/", "containers.cdi_annotation_prefix", "x.y/", "cdi.k8s.io/"),
     Row("flags.plugin.nvidiaCTKPath", ("--nvidia-cdi-hook-path", "--nvidia-ctk-path"),
-        ("NVIDIA_CDI_HOOK_PATH", "NVIDIA_CTK_PATH"), "/opt/nvidia-cdi-hook", "cdi_hook_program",
+        ("NVIDIA_CDI_HOOK_PATH", "NVIDIA_CTK_PATH"), "/opt/nvidia-cdi-hook", "containers.cdi_hook_program",
         "/opt/nvidia-cdi-hook", "/usr/bin/nvidia-ctk"),
     Row("flags.plugin.containerDriverRoot", ("--driver-root-ctr-path", "--container-driver-root"),
-        ("DRIVER_ROOT_CTR_PATH", "CONTAINER_DRIVER_ROOT"), "/driver", "container_driver_root",
+        ("DRIVER_ROOT_CTR_PATH", "CONTAINER_DRIVER_ROOT"), "/driver", "driver.container_root",
         "/driver", "/driver-root"),
     Row("flags.plugin.sharedDevicesAllocationPolicy", ("--shared-devices-allocation-policy",),
-        ("SHARED_DEVICES_ALLOCATION_POLICY",), "packed", "allocation_policy", "packed",
+        ("SHARED_DEVICES_ALLOCATION_POLICY",), "packed", "sharing.allocation_policy", "packed",
         "distributed"),
-    Row("imex.channelIDs", ("--imex-channel-ids",), ("IMEX_CHANNEL_IDS",), "0", "imex_channels",
+    Row("imex.channelIDs", ("--imex-channel-ids",), ("IMEX_CHANNEL_IDS",), "0", "containers.imex_channels",
         ("0",), (), [0]),
-    Row("imex.required", ("--imex-required",), ("IMEX_REQUIRED",), "true", "imex_required", True,
+    Row("imex.required", ("--imex-required",), ("IMEX_REQUIRED",), "true", "containers.imex_required", True,
         False, True),
     Row("", ("--cdi-disable-hooks",), ("CDI_DISABLE_HOOKS",), "all,update-ldcache",
-        "cdi_disabled_hooks", ("all", "update-ldcache"), ()),
+        "containers.cdi_disabled_hooks", ("all", "update-ldcache"), ()),
 )  # fmt: skip
 # What asks for what is so anyway: the configuration is that of an empty file.
 HARMLESS = (
@@ -115,12 +116,12 @@ def with_flag(flag: str, text: str) -> Config:
 
 def test_a_setting_works_from_file_environment_and_flags() -> None:
     for row in ROWS:
-        assert getattr(parse(""), row.field) == row.default
+        assert attrgetter(row.field)(parse("")) == row.default
         found = [parse("", env={name: row.text}) for name in row.env]
         found += [with_flag(name, row.text) for name in row.flags]
         if row.path:
             found.append(parse(file(row.path, row.text if row.data is None else row.data)))
-        assert [getattr(one, row.field) for one in found] == [row.becomes] * len(found), row
+        assert [attrgetter(row.field)(one) for one in found] == [row.becomes] * len(found), row
 
 
 def test_an_empty_variable_asks_for_nothing() -> None:
@@ -131,7 +132,7 @@ def test_an_empty_variable_asks_for_nothing() -> None:
 def test_the_first_of_two_variables_counts() -> None:
     for row in (row for row in ROWS if len(row.env) > 1):
         found = parse("", env={row.env[0]: "/first", row.env[1]: "/second"})
-        assert getattr(found, row.field) == "/first", row
+        assert attrgetter(row.field)(found) == "/first", row
 
 
 def give(setting: tuple[str, str]) -> Config:

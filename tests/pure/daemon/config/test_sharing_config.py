@@ -132,5 +132,5 @@ def test_refusals_say_where_and_what() -> None:
 
 
 def test_imex_channels_are_none_or_the_first() -> None:
-    assert parse("imex: {channelIDs: [0]}").imex_channels == ("0",)
-    assert parse("imex: {channelIDs: []}").imex_channels == ()
+    assert parse("imex: {channelIDs: [0]}").containers.imex_channels == ("0",)
+    assert parse("imex: {channelIDs: []}").containers.imex_channels == ()

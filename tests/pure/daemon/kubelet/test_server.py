@@ -14,7 +14,7 @@ from typing import Any
 
 import grpc
 import pytest
-from gpu_plugin.config.configuration import Config
+from gpu_plugin.config.configuration import Config, ContainerConfig
 from gpu_plugin.kubelet.listener import SocketUnusable
 from gpu_plugin.kubelet.server import Published, ResourceServer, Snapshot
 from gpu_plugin.model.inventory import Device, HostState
@@ -27,7 +27,11 @@ MIG = "nvidia.com/mig-1g.10gb"
 
 
 def devices(*those: Device) -> Snapshot:
-    return snapshot({MIG: those}, Config(pass_device_specs=True), HostState(("/dev/nvidiactl",)))
+    return snapshot(
+        {MIG: those},
+        Config(containers=ContainerConfig(pass_device_specs=True)),
+        HostState(("/dev/nvidiactl",)),
+    )
 
 
 @pytest.fixture

@@ -86,9 +86,9 @@ def test_gfds_own_command_line_is_taken(taken: list[Taken], tmp_path: Path) -> N
     assert cli.main(["labels", *ALIASES]) == 0
     settings, config = taken[0]
     assert (settings.node, settings.namespace, settings.pod) == ("node-1", "gpus", "gfd-x")
-    assert (config.mig_strategy, config.fail_on_init_error) == ("mixed", True)
+    assert (config.mig_strategy, config.driver.fail_on_init_error) == ("mixed", True)
     assert (config.gfd.sleep, config.gfd.output_file) == (30, "/tmp/gfd")
-    assert config.container_driver_root == "/driver-root"
+    assert config.driver.container_root == "/driver-root"
     assert settings.output(config.gfd) == "node-feature"
     assert (settings.rate.qps, settings.rate.burst) == (7.5, 20)
 
@@ -116,7 +116,7 @@ def test_the_plugins_flags_are_taken_and_those_without_meaning_are_named(
     for flag in ("--pass-device-specs", "--device-id-strategy", "--kubelet-socket"):
         assert flag in told
     assert "--mig-strategy" not in told
-    assert taken[0][1].mps_root == "/run/x"
+    assert taken[0][1].sharing.mps_root == "/run/x"
 
 
 @pytest.mark.parametrize(

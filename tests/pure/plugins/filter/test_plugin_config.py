@@ -51,7 +51,7 @@ def test_an_address_for_metrics_leaves_cdi_and_the_strategy(
     given: dict[str, Any], strategies: tuple[str, ...], migs: str
 ) -> None:
     read = configuration.parse(json.dumps(whole(given)))
-    assert (read.device_list_strategies, read.mig_strategy) == (strategies, migs)
+    assert (read.containers.device_list_strategies, read.mig_strategy) == (strategies, migs)
     assert read.metrics == ("10.0.0.5", 9402)
 
 

@@ -62,11 +62,11 @@ def grant(
             raise UnhealthyDevice(f"device {device.id!r} is unhealthy", cause=str(device.problem))
     _check_shares(chosen, one_each=config.sharing.one_each)
     mps = _mps(chosen)
-    by_index = config.device_id_strategy == "index"
+    by_index = config.containers.device_id_strategy == "index"
     names = list(dict.fromkeys(device.index if by_index else device.uuid for device in chosen))
-    strategies = config.device_list_strategies
-    channels = [one for one in config.imex_channels if one in host.imex_channels]
-    envs = {f"NVIDIA_{kind.upper()}": "enabled" for kind in config.extras}
+    strategies = config.containers.device_list_strategies
+    channels = [one for one in config.containers.imex_channels if one in host.imex_channels]
+    envs = {f"NVIDIA_{kind.upper()}": "enabled" for kind in config.containers.extras}
     mounts: tuple[Mount, ...] = ()
     if "envvar" in strategies:
         envs[VISIBLE] = ",".join(names)
@@ -77,19 +77,19 @@ def grant(
         inside = [*names, *(f"imex/{channel}" for channel in channels)]
         mounts = tuple(Mount(f"{VOLUMES}/{name}", "/dev/null") for name in inside)
     cdi: tuple[str, ...] = ()
-    if config.asks_cdi:
+    if config.containers.asks_cdi:
         others = [f"imex-channel={channel}" for channel in channels]
-        others += [f"{kind}=all" for kind in config.extras]
+        others += [f"{kind}=all" for kind in config.containers.extras]
         added = (f"{VENDOR}/{name}" for name in others)  # as far as the node has it
         cdi = (*map(qualified, names), *(name for name in added if name in host.cdi_added))
     nodes: tuple[tuple[str, str], ...] = ()
-    if config.pass_device_specs and not config.only_cdi:
+    if config.containers.pass_device_specs and not config.containers.only_cdi:
         paths = [*host.control_nodes, *(path for device in chosen for path in device.paths)]
-        root = config.dev_root.rstrip("/")
+        root = config.driver.dev_root.rstrip("/")
         nodes = tuple((path, root + path) for path in dict.fromkeys(paths))
     annotations = {}
     if "cdi-annotations" in strategies:
-        key = f"{config.cdi_annotation_prefix}nvidia-device-plugin_{token}"
+        key = f"{config.containers.cdi_annotation_prefix}nvidia-device-plugin_{token}"
         annotations[key] = ",".join(cdi)
     return Grant(
         {**envs, **mps.envs},

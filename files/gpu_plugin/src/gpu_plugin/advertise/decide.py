@@ -227,7 +227,7 @@ def decide(
     if found:
         notes += describe_sharing(found, config.sharing)
 
-    offered = offer(found, config.sharing, config.mps_root)
+    offered = offer(found, config.sharing, config.sharing.mps_root)
     allocations = _by_gpu(holders.given or (), views)
     resources: dict[str, list[Device]] = {name: [] for name, *_device in offered}
     ids = {name: _ids(offered, name) if allocations else frozenset() for name in resources}
@@ -369,9 +369,9 @@ def _check_single(views: Sequence[GpuView]) -> EnumerationRefused | None:
 
 def _judge_by_host(device: Device, view: GpuView, config: Config, host: HostState) -> Device:
     """Return the device with what the node lacks that containers with it need."""
-    name = device.index if config.device_id_strategy == "index" else device.uuid
+    name = device.index if config.containers.device_id_strategy == "index" else device.uuid
     problem = None
-    if config.asks_cdi and name not in host.cdi_devices:
+    if config.containers.asks_cdi and name not in host.cdi_devices:
         problem = Problem(
             Kind.NO_CDI,
             DIVIDED
@@ -379,13 +379,15 @@ def _judge_by_host(device: Device, view: GpuView, config: Config, host: HostStat
             else f"no container runtime knows the CDI device {qualified(name)}: the node's CDI "
             "specification does not have it. Next step: regenerate the CDI specification (gpu.node.cdi)",
         )
-    elif config.asks_cdi and (gone := host.cdi_lacking.get(name)):
+    elif config.containers.asks_cdi and (gone := host.cdi_lacking.get(name)):
         problem = Problem(
             Kind.NO_CDI,
             f"no container with it starts: the node's CDI specification names {gone}, which is not there. Next step: "
             "load the driver that is installed, or regenerate the CDI specification (gpu.node.cdi)",
         )
-    elif config.imex_required and set(config.imex_channels) - set(host.imex_channels):
+    elif config.containers.imex_required and set(config.containers.imex_channels) - set(
+        host.imex_channels
+    ):
         problem = Problem(
             Kind.NO_CHANNEL,
             "the IMEX channels are not there: imex.required is set, and "
@@ -525,7 +527,7 @@ def narrow(now: Advertised, before: Advertised, inventory: Inventory) -> list[st
 
 def divided(inventory: Inventory, config: Config) -> list[str]:
     """Return the GPUs that are given to nobody since they are in MIG mode, and migStrategy asks for whole ones."""
-    if config.mig_strategy != "none" or not config.asks_cdi:
+    if config.mig_strategy != "none" or not config.containers.asks_cdi:
         return []
     return [view.gpu.uuid for view in inventory.gpus if view.gpu.mig_current]
 

@@ -15,7 +15,7 @@ from typing import Any, Final
 
 from .._shared._base.errors import NodeError
 from .._shared._base.gpu import CONTROL_NODES
-from ..config.configuration import Config, hook_program
+from ..config.configuration import Config
 from ..model.inventory import IMEX_FOLDER, VENDOR, HostState
 from ..tools import bounded, files, logs
 from ..tools.chores import Chore
@@ -110,9 +110,9 @@ class CdiAdded:
 
     def refresh(self, config: Config) -> None:
         """Describe what the configuration asks for, as far as the node has it; drop the rest. OSError."""
-        wanted = [*config.extras, CHANNELS] if config.asks_cdi else []
+        wanted = [*config.containers.extras, CHANNELS] if config.containers.asks_cdi else []
         names: set[str] = set()
-        root = config.dev_root.rstrip("/")
+        root = config.driver.dev_root.rstrip("/")
         for kind in (*NODES, CHANNELS):
             devices = self._devices(kind, config) if kind in wanted else {}
             path = self._root / "var/run/cdi" / f"{VENDOR}-{kind}.json"
@@ -127,11 +127,10 @@ class CdiAdded:
 
     def _devices(self, kind: str, config: Config) -> dict[str, dict[str, tuple[str, ...]]]:
         """Return by name the nodes and mounts of each device of a class that is there."""
-        root = config.dev_root
+        root = config.driver.dev_root
         if kind == CHANNELS:
             places = (
-                (imex_channel, f"{IMEX_FOLDER}/channel{imex_channel}")
-                for imex_channel in config.imex_channels
+                (one, f"{IMEX_FOLDER}/channel{one}") for one in config.containers.imex_channels
             )
             return {one: {"nodes": at} for one, path in places if (at := self._found(path, root))}
         nodes = tuple(one for path in NODES[kind] for one in self._found(path, root))
@@ -181,12 +180,14 @@ class HostFiles:
 
     def look(self, config: Config) -> HostState:
         """Bring the CDI files up to date, and return what there is."""
-        self._keep_nodes.run(config.dev_root)
-        if config.asks_cdi:
-            self._keep_gpus.run(hook_program(config), config.cdi_disabled_hooks)
+        self._keep_nodes.run(config.driver.dev_root)
+        if config.containers.asks_cdi:
+            self._keep_gpus.run(
+                config.containers.hook_program, config.containers.cdi_disabled_hooks
+            )
         self._keep_added.run(config)
-        root = self._root + config.dev_root.rstrip("/")
-        channels = config.imex_channels
+        root = self._root + config.driver.dev_root.rstrip("/")
+        channels = config.containers.imex_channels
         return HostState(
             tuple(path for path in CONTROL_NODES if os.path.exists(root + path)),
             tuple(
@@ -196,7 +197,7 @@ class HostFiles:
             ),
             self._gpus.names,
             self._added.names,
-            self._gpus.lacking() if config.asks_cdi else {},
+            self._gpus.lacking() if config.containers.asks_cdi else {},
         )
 
 

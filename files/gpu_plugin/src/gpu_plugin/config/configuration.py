@@ -10,12 +10,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
 from .._shared._base.visible_devices import BY_CDI, BY_HANDLER
 from ..model.inventory import HUNG
-from ..model.mps.paths import ROOT, problem_of_root
 from ..model.xids import Overrides
 from .allocation import KEYS as ALLOCATION
 from .allocation import Dra, allocation
@@ -32,12 +31,6 @@ NO_NVML: Final = "this device plugin finds GPUs through NVML alone, so use auto 
 NO_GENERATOR: Final = (
     "the CDI specification is made by gpu.node.cdi, or by who else describes the GPUs, so ask there"
 )
-
-
-def _mps_root(where: str, path: str) -> str:
-    if path and (problem := problem_of_root(absolute(where, path))):
-        raise invalid(where, path, problem)
-    return path or ROOT
 
 
 def _key(name: str, default: Any, text: str, flags: tuple[str, ...] = (), **more: Any) -> Any:
@@ -82,21 +75,15 @@ class Gfd:
 
 
 @dataclass(frozen=True)
-class Config:
-    """What the daemon does, each value with the key that it comes from. ``notes`` are warnings."""
+class DriverConfig:
+    """Where the driver's files are, and whether a start without it is an error."""
 
-    mig_strategy: str = Key(
-        "flags.migStrategy",
-        "none",
-        "how MIG devices are advertised",
-        allowed=("none", "single", "mixed"),
-    ).field()
     fail_on_init_error: bool = Key(
         "flags.failOnInitError",
         False,
         "end with an error where the driver can't be reached at the start, instead of waiting",
     ).field()
-    driver_root: str = Key(
+    root: str = Key(
         "flags.nvidiaDriverRoot",
         "/",
         "where the driver's files are on the host",
@@ -112,13 +99,28 @@ class Config:
         ("NVIDIA_DEV_ROOT",),
         read=absolute,
     ).field()
-    container_driver_root: str = Key(
+    container_root: str = Key(
         "flags.plugin.containerDriverRoot",
         "/driver-root",
         "where this process sees the driver's files, if they are there",
         ("--driver-root-ctr-path", "--container-driver-root"),
         read=absolute,
     ).field()
+
+    def __post_init__(self) -> None:
+        if not self.dev_root:
+            object.__setattr__(self, "dev_root", self.root)
+
+    @property
+    def roots(self) -> tuple[str, str]:
+        """Where the driver's library may be, the first that has it first."""
+        return (self.container_root, self.root)
+
+
+@dataclass(frozen=True)
+class ContainerConfig:
+    """What containers get with their devices, and by which ways."""
+
     pass_device_specs: bool = Key(
         "flags.plugin.passDeviceSpecs", False, "pass the device nodes to the kubelet as well"
     ).field()
@@ -177,28 +179,33 @@ class Config:
         "refuse containers where the IMEX channels are not there",
         ("--imex-required",),
     ).field()
-    allocation_policy: str = Key(
-        "flags.plugin.sharedDevicesAllocationPolicy",
-        "distributed",
-        "whether shares are spread over GPUs, or fill one after the other",
-        allowed=("distributed", "packed"),
-    ).field()
-    naming: Naming = field(default_factory=Naming)
-    sharing: Sharing = field(default_factory=Sharing)
-    mps_root: str = Key(
-        "flags.mpsRoot",
-        "",
-        "where the files of MPS control daemons are on the host (default: /run/gpu-node/mps)",
-        read=_mps_root,
-    ).field()
-    xids: Overrides = field(default_factory=Overrides)
-    metrics: tuple[str, int] | None = Key(
-        "gpuNode.metricsAddress",
-        "127.0.0.1:9402",
-        "where metrics and health are served over HTTP; off: nowhere",
-        variables=("GPU_PLUGIN_METRICS_ADDRESS",),
-        read=address,
-    ).field()
+
+    @property
+    def only_cdi(self) -> bool:
+        """Whether containers get their devices by CDI and by nothing else."""
+        return set(self.device_list_strategies) <= set(BY_CDI)
+
+    @property
+    def asks_cdi(self) -> bool:
+        """Whether containers get any devices by CDI."""
+        return not set(BY_CDI).isdisjoint(self.device_list_strategies)
+
+    @property
+    def extras(self) -> list[str]:
+        """What containers are to get besides GPUs and IMEX channels."""
+        return [kind for kind in ("gdrcopy", "gds", "mofed") if getattr(self, kind)]
+
+    @property
+    def hook_program(self) -> str:
+        """The program that is to run NVIDIA's CDI hooks; empty for that of the node's specification."""
+        usual = ContainerConfig.cdi_hook_program
+        return "" if self.cdi_hook_program == usual else self.cdi_hook_program
+
+
+@dataclass(frozen=True)
+class HealthConfig:
+    """When a GPU is unhealthy: ``nvml_timeout`` is in seconds, None is for ever."""
+
     nvml_timeout: float | None = Key(
         "gpuNode.nvmlTimeout",
         f"{HUNG:g}s",
@@ -207,33 +214,34 @@ class Config:
         may_be_whole=True,
         read=interval,
     ).field()
+    xids: Overrides = field(default_factory=Overrides)
+
+
+@dataclass(frozen=True)
+class Config:
+    """What the daemon does, each value with the key that it comes from. ``notes`` are warnings."""
+
+    mig_strategy: str = Key(
+        "flags.migStrategy",
+        "none",
+        "how MIG devices are advertised",
+        allowed=("none", "single", "mixed"),
+    ).field()
+    driver: DriverConfig = field(default_factory=DriverConfig)
+    containers: ContainerConfig = field(default_factory=ContainerConfig)
+    naming: Naming = field(default_factory=Naming)
+    sharing: Sharing = field(default_factory=Sharing)
+    metrics: tuple[str, int] | None = Key(
+        "gpuNode.metricsAddress",
+        "127.0.0.1:9402",
+        "where metrics and health are served over HTTP; off: nowhere",
+        variables=("GPU_PLUGIN_METRICS_ADDRESS",),
+        read=address,
+    ).field()
+    health: HealthConfig = field(default_factory=HealthConfig)
     gfd: Gfd = field(default_factory=Gfd)
     dra: Dra = field(default_factory=Dra)
     notes: tuple[str, ...] = field(default=(), compare=False)
-
-    def __post_init__(self) -> None:
-        if not self.dev_root:
-            object.__setattr__(self, "dev_root", self.driver_root)
-
-    @property
-    def driver_roots(self) -> tuple[str, str]:
-        """Where the driver's library may be, the first that has it first."""
-        return (self.container_driver_root, self.driver_root)
-
-    @property
-    def only_cdi(self) -> bool:
-        """Tell whether containers get their devices by CDI and by nothing else."""
-        return set(self.device_list_strategies) <= set(BY_CDI)
-
-    @property
-    def asks_cdi(self) -> bool:
-        """Tell whether containers get any devices by CDI."""
-        return not set(BY_CDI).isdisjoint(self.device_list_strategies)
-
-    @property
-    def extras(self) -> list[str]:
-        """Return what containers are to get besides GPUs and IMEX channels."""
-        return [kind for kind in ("gdrcopy", "gds", "mofed") if getattr(self, kind)]
 
 
 # Keys that are checked, and change nothing.
@@ -257,15 +265,18 @@ CHECKED: Final = (
         may_be_empty=True,
     ),
 )
-RUN_KEYS: Final = (*keys_of(Config).values(), *CHECKED)
+# In the order in which the commands' help has them.
+RUN_KEYS: Final = (
+    keys_of(Config)["mig_strategy"],
+    *keys_of(DriverConfig).values(),
+    *keys_of(ContainerConfig).values(),
+    *keys_of(Sharing).values(),
+    keys_of(Config)["metrics"],
+    *keys_of(HealthConfig).values(),
+    *CHECKED,
+)
 LABEL_KEYS: Final = tuple(keys_of(Gfd).values())
 KEYS: Final = (*RUN_KEYS, *LABEL_KEYS)
-
-
-def hook_program(config: Config) -> str:
-    """Return the program that is to run NVIDIA's CDI hooks; empty for that of the node's specification."""
-    usual = Config.cdi_hook_program
-    return "" if config.cdi_hook_program in ("", usual) else config.cdi_hook_program
 
 
 def parse(
@@ -288,9 +299,13 @@ def parse(
     shared = sharing(found)
     return Config(
         **of(Config),
+        driver=DriverConfig(**of(DriverConfig)),
+        containers=ContainerConfig(**of(ContainerConfig)),
         naming=naming(found),
-        sharing=shared,
-        xids=overrides(env.get(DISABLE, ""), env.get(ENABLE, "")),
+        sharing=replace(shared, **of(Sharing)),
+        health=HealthConfig(
+            **of(HealthConfig), xids=overrides(env.get(DISABLE, ""), env.get(ENABLE, ""))
+        ),
         gfd=Gfd(**of(Gfd)),
         dra=allocation(found, shared),
         notes=_few(found.notes),

@@ -178,7 +178,7 @@ class InForce:
         last = self._last_good.load()
         if last is None or last.text == self._loaded.text:
             return
-        if last.config.driver_roots != self.config.driver_roots:
+        if last.config.driver.roots != self.config.driver.roots:
             return  # another library would have to be loaded, in another process
         try:
             allowed = check(last.config)

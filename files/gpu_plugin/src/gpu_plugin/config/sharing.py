@@ -15,8 +15,10 @@ from .._shared._base.errors import NodeError
 from .._shared._base.text.json_data import is_whole
 from .._shared._base.text.shown import cut, shown
 from ..model.mps import settings as mps
+from ..model.mps.paths import ROOT, problem_of_root
 from ..model.mps.settings import Settings
-from .strict_yaml import ConfigError, Found, Value
+from .schema import Key, absolute
+from .strict_yaml import ConfigError, Found, Value, invalid
 
 VENDOR: Final = "nvidia.com"
 GPU_RESOURCE: Final = f"{VENDOR}/gpu"
@@ -139,12 +141,30 @@ class Share:
     time_slice: str = ""
 
 
+def _mps_root(where: str, path: str) -> str:
+    if path and (problem := problem_of_root(absolute(where, path))):
+        raise invalid(where, path, problem)
+    return path or ROOT
+
+
 @dataclass(frozen=True)
 class Sharing:
     """How devices are shared. ``one_each``: a container may have one share in time only."""
 
     shares: tuple[Share, ...] = ()
     one_each: bool = False
+    allocation_policy: str = Key(
+        "flags.plugin.sharedDevicesAllocationPolicy",
+        "distributed",
+        "whether shares are spread over GPUs, or fill one after the other",
+        allowed=("distributed", "packed"),
+    ).field()
+    mps_root: str = Key(
+        "flags.mpsRoot",
+        "",
+        "where the files of MPS control daemons are on the host (default: /run/gpu-node/mps)",
+        read=_mps_root,
+    ).field()
 
 
 def naming(found: Found) -> Naming:

@@ -132,5 +132,5 @@ def warnings(config: Config, root: Path) -> list[str]:
         text = bounded.read_text(root / TOOLKIT_CONFIG.lstrip("/"))
     except (OSError, UnicodeDecodeError):
         text = None
-    visible = warning(config.device_list_strategies, text)
+    visible = warning(config.containers.device_list_strategies, text)
     return [*config.notes, *([visible] if visible else [])]

@@ -102,7 +102,7 @@ class Service(Process):
         look = paths.rescan, QUIET, self._observer, self.wake, paths.checkpoint.parent
         self._gpus = GpuWatch(root, folder, *look)
         users, config = Users(kubelet), self._configuration.config
-        places = Places(root, run, config.mps_root, paths.mps_managers, users)
+        places = Places(root, run, config.sharing.mps_root, paths.mps_managers, users)
         self._enforcements = Enforcements(config.dra, places, self._checkpoint.shares)
         self._access = Access(paths.kubeconfig, NO_LIMIT)
         self._files = ClaimFiles(root)

@@ -149,7 +149,7 @@ class GpuWatch:
 
     def first_look(self, config: Config, pause: Callable[[], bool]) -> None:
         """Wait for the first look, as long as a driver may take that does not hang, or until ``pause`` is False."""
-        self._driver.asking.wait(config.nvml_timeout)
+        self._driver.asking.wait(config.health.nvml_timeout)
         deadline = time.monotonic() + self._driver.asking.longest
         while time.monotonic() < deadline:
             self.tick(config)
@@ -161,11 +161,11 @@ class GpuWatch:
 
         DriverReplaced: no look by this process can find the driver, such as one in another folder.
         """
-        self._roots = self._roots or config.driver_roots
-        if self._replaced or config.driver_roots != self._roots:
+        self._roots = self._roots or config.driver.roots
+        if self._replaced or config.driver.roots != self._roots:
             raise DriverReplaced
-        self._health.overrides = config.xids
-        self._driver.asking.wait(config.nvml_timeout)
+        self._health.overrides = config.health.xids
+        self._driver.asking.wait(config.health.nvml_timeout)
         now = time.monotonic()
         soon = self._found.absent or self._hurry
         pause = min(RETRY, self._interval) if soon else self._interval
@@ -181,7 +181,7 @@ class GpuWatch:
         asking = self._driver.asking
         slow, hung = self._uuids(asking.slow()), self._uuids(asking.hung())
         noted = self._quarantine.look()
-        nodes = self._missing_nodes(config.dev_root)
+        nodes = self._missing_nodes(config.driver.dev_root)
         now_found = replace(self._found, slow=slow, hung=hung, patience=asking.patience)
         self.inventory = replace(now_found, quarantine=self._quarantine.found, nodes=nodes)
         self._hear.run()
@@ -276,7 +276,7 @@ class GpuWatch:
     def _look(self, config: Config) -> None:
         before = self._found
         try:
-            found = self._driver.scan(*config.driver_roots)
+            found = self._driver.scan(*config.driver.roots)
         except NvmlError as error:
             self._observer.count(NVML_ERRORS, "", str(error.code))
             self._replaced = self._driver.replaced(error)

@@ -51,7 +51,7 @@ def read(host_root: Path, config: Config) -> Facts:
 
     The driver is let go of afterwards, so that it can be unloaded.
     """
-    preload(config.driver_roots)
+    preload(config.driver.roots)
     with open_nvml() as nvml:
         found = inventory(nvml)
         gpus = [gpu.gpu for gpu in found.gpus]

@@ -190,7 +190,7 @@ class Service(Process):
             mismatch = error.code == VERSION_MISMATCH
             if mismatch and (self._driver_worked or library_deleted()):
                 raise RestartNeeded("the driver was replaced") from error
-            if self._config.fail_on_init_error and not self._driver_worked:
+            if self._config.driver.fail_on_init_error and not self._driver_worked:
                 raise
             self._note("driver", error)
             self._read_at = now + self._reading.failed()

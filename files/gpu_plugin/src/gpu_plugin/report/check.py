@@ -69,7 +69,7 @@ def _on_node(checked: Config, source: str, pods: Path, state: Path) -> list[str]
     _check_driver_root(checked, source)
     shared = any(share.mps for share in checked.sharing.shares)
     if shared and shutil.which(CONTROL) is None:
-        root = checked.driver_root.rstrip("/")
+        root = checked.driver.root.rstrip("/")
         elsewhere = bool(root) and Path(f"{root}/usr/bin/{CONTROL}").exists()
         raise ConfigError(
             f"{source}: sharing.mps needs the program {CONTROL}",
@@ -102,7 +102,7 @@ def _on_node(checked: Config, source: str, pods: Path, state: Path) -> list[str]
 
 def _refuse_dropped(checked: Config, source: str) -> None:
     """Raise InputError if the node's kubelet drops what the device plugin would answer. A pod has no kubelet to ask."""
-    strategies, program = checked.device_list_strategies, shutil.which(KUBELET)
+    strategies, program = checked.containers.device_list_strategies, shutil.which(KUBELET)
     if program is None or not depend_on(strategies, (KUBELET,)):
         return
     printed = bounded.run([program, "--version"], "", {}, SECONDS).out
@@ -114,10 +114,10 @@ def _refuse_dropped(checked: Config, source: str) -> None:
 
 def _check_driver_root(checked: Config, source: str) -> None:
     """Refuse a root that has no driver. A plugin in a container may not see it, and has its driver from its runtime."""
-    if Path(checked.container_driver_root).is_dir():
+    if Path(checked.driver.container_root).is_dir():
         return
     try:
-        DriverFiles(Host(), checked.driver_root).required_nvml_library()
+        DriverFiles(Host(), checked.driver.root).required_nvml_library()
     except NodeError as error:
         message = f"{source}: flags.nvidiaDriverRoot: {error.message}"
         raise ConfigError(message, cause=error.cause, hint=error.hint) from error
@@ -126,7 +126,7 @@ def _check_driver_root(checked: Config, source: str) -> None:
 def _look(checked: Config) -> Inventory:
     driver = Driver(Path("/"), lambda: None)
     try:
-        return driver.scan(checked.driver_root)
+        return driver.scan(checked.driver.root)
     finally:
         driver.close()
 

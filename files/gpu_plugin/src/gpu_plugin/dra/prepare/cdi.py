@@ -26,7 +26,7 @@ from ..._shared._machine.host import Host
 from ..._shared._machine.nvml.real import inventory, open_nvml
 from ...cdi import files as node_files
 from ...cdi import specification as cdi
-from ...config.configuration import Config, hook_program
+from ...config.configuration import Config
 from ...tools import bounded, files, logs
 from ..values import Edits
 from .plan import is_share
@@ -152,7 +152,7 @@ class ClaimFiles:
     def node(self, config: Config) -> list[Spec]:
         """Return the node's specifications as they are now, with the hooks that the configuration wants. OSError."""
         sources = node_files.node_sources(self._root)
-        program, disabled = hook_program(config), config.cdi_disabled_hooks
+        program, disabled = config.containers.hook_program, config.containers.cdi_disabled_hooks
         seen = (program, disabled, [(path, *stamp) for _folder, path, stamp in sources])
         if seen != self._seen:
             specs = node_files.node_specifications(sources)
