@@ -85,12 +85,16 @@ def test_gfds_own_command_line_is_taken(taken: list[Taken], tmp_path: Path) -> N
     assert cli.main(["labels", *GFD, f"--config-file={file}"]) == 0
     assert cli.main(["labels", *ALIASES]) == 0
     settings, config = taken[0]
-    assert (settings.node, settings.namespace, settings.pod) == ("node-1", "gpus", "gfd-x")
+    assert (settings.api.node, settings.api.namespace, settings.api.pod) == (
+        "node-1",
+        "gpus",
+        "gfd-x",
+    )
     assert (config.mig_strategy, config.driver.fail_on_init_error) == ("mixed", True)
     assert (config.gfd.sleep, config.gfd.output_file) == (30, "/tmp/gfd")
     assert config.driver.container_root == "/driver-root"
     assert settings.output(config.gfd) == "node-feature"
-    assert (settings.rate.qps, settings.rate.burst) == (7.5, 20)
+    assert (settings.api.rate.qps, settings.api.rate.burst) == (7.5, 20)
 
 
 def test_gfds_variables_are_taken(
@@ -102,7 +106,11 @@ def test_gfds_variables_are_taken(
     (tmp_path / "config.yaml").write_text("flags: {migStrategy: single, gfd: {oneshot: true}}")
     assert cli.main(["labels"]) == 0
     settings, config = taken[0]
-    assert (settings.namespace, settings.pod, settings.rate.burst) == ("gpus", "gfd-x", 20)
+    assert (settings.api.namespace, settings.api.pod, settings.api.rate.burst) == (
+        "gpus",
+        "gfd-x",
+        20,
+    )
     assert (config.mig_strategy, config.gfd.oneshot) == ("mixed", True)
     assert config.gfd.no_timestamp
 

@@ -22,7 +22,19 @@ from ..tools import commands, logs
 from ..tools.process import RestartNeeded
 from ..tools.status import DEFAULT_FILE, LABELS_FILE
 from . import mig
-from .settings import LAST_GOOD, OUTPUTS, Configs, Settings, extra, fallbacks, one_of, rate, switch
+from .settings import (
+    LAST_GOOD,
+    OUTPUTS,
+    ApiAccess,
+    Configs,
+    Files,
+    Settings,
+    extra,
+    fallbacks,
+    one_of,
+    rate,
+    switch,
+)
 
 LABEL: Final = "nvidia.com/device-plugin.config"
 # Of the plugin's keys, those that labels depend on.
@@ -153,23 +165,27 @@ def _settings(options: argparse.Namespace) -> Settings:
             fallbacks("fallback-strategies", options.fallback_strategies or "named,single"),
         )
     return Settings(
-        config=path,
-        node=node_name(options.node_name, options.kubeconfig),
+        files=Files(
+            path,
+            options.host_root,
+            options.status_file,
+            options.plugin_status_file,
+            options.last_good_file,
+        ),
+        api=ApiAccess(
+            node_name(options.node_name, options.kubeconfig),
+            options.kubeconfig,
+            options.namespace or "default",
+            options.pod_name,
+            rate(options.kube_api_qps, options.kube_api_burst),
+            options.node_name,
+        ),
         label_output=output and one_of(OUTPUTS, "label-output", output),
-        kubeconfig=options.kubeconfig,
-        namespace=options.namespace or "default",
         extra=extra("extra", options.extra),
         configs=configs,
         node_label=options.node_label or LABEL,
-        host_root=options.host_root,
-        status_file=options.status_file,
-        plugin_status_file=options.plugin_status_file,
-        last_good_file=options.last_good_file,
-        pod=options.pod_name,
         events=switch("node-events", options.node_events),
         condition=bool(switch("node-condition", options.node_condition)),
         mig=_mig(options),
-        rate=rate(options.kube_api_qps, options.kube_api_burst),
         patience=options.patience,
-        named=options.node_name,
     )

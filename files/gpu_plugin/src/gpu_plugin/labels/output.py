@@ -163,14 +163,16 @@ class Cluster:
 
 def connect(settings: Settings) -> Cluster:
     """Return what speaks with the API about the node."""
-    access, node = Access(settings.kubeconfig, settings.rate), settings.node
-    feature = NodeFeature(access, node, settings.namespace, settings.pod)
+    access, node = Access(settings.api.kubeconfig, settings.api.rate), settings.api.node
+    feature = NodeFeature(access, node, settings.api.namespace, settings.api.pod)
     return Cluster(access, NodeApi(access, node), feature)
 
 
 def reporter(settings: Settings, cluster: Callable[[], Cluster]) -> Reporter:
     """Return what tells the cluster of the GPUs' health."""
-    return Reporter(settings.node, settings.status_file.with_name(NAME), lambda: cluster().access)
+    return Reporter(
+        settings.api.node, settings.files.status.with_name(NAME), lambda: cluster().access
+    )
 
 
 def remove(settings: Settings, config: Config) -> int:
@@ -188,5 +190,5 @@ def remove(settings: Settings, config: Config) -> int:
         planned = change(cluster.node.read().node, {})
         if planned:
             cluster.node.write(planned)
-            logs.info("labels removed", node=settings.node, labels=list(planned.labels))
+            logs.info("labels removed", node=settings.api.node, labels=list(planned.labels))
     return 0

@@ -41,10 +41,12 @@ class Service(Process):
     """All is done by the main thread; the thread that follows the node only reports to it."""
 
     def __init__(self, settings: Settings, source: Source) -> None:
-        super().__init__(StateFile(settings.status_file), TICK, 0.0)  # each round may be a long one
+        super().__init__(
+            StateFile(settings.files.status), TICK, 0.0
+        )  # each round may be a long one
         self._settings = settings
         self._source = source
-        self._watch = ConfigWatch(settings.config)
+        self._watch = ConfigWatch(settings.files.config)
         self._messages: queue.SimpleQueue[Told] = queue.SimpleQueue()
         self._problems: dict[str, str] = {}  # in words, by what they are about, the oldest first
         self._node: NodeState | None = None
@@ -61,11 +63,11 @@ class Service(Process):
         self._chosen_for: object = None
         self._mig = mig.MigByLabel(settings.mig) if settings.mig else None
         self._models: list[str] = []
-        kept = settings.status_file.with_name(SET_ASIDE)
-        self._quarantine = QuarantineWatch(settings.host_root, kept)
-        self._plugin = Plugin(settings.plugin_status_file)
-        self._name = NameWatch(settings.named, settings.kubeconfig, settings.node)
-        self._in_force = InForce(source, settings.last_good_file)
+        kept = settings.files.status.with_name(SET_ASIDE)
+        self._quarantine = QuarantineWatch(settings.files.host_root, kept)
+        self._plugin = Plugin(settings.files.plugin_status)
+        self._name = NameWatch(settings.api.named, settings.api.kubeconfig, settings.api.node)
+        self._in_force = InForce(source, settings.files.last_good)
         self._in_force.follow(self._plugin.state())
         self._apply(self._in_force.config)
 
@@ -82,7 +84,7 @@ class Service(Process):
 
     def begin(self) -> int:
         """Be ready at once, whatever the driver and the API do."""
-        logs.info("started", output=self._output, node=self._settings.node)
+        logs.info("started", output=self._output, node=self._settings.api.node)
         self.wake()
         return 0
 
@@ -98,7 +100,7 @@ class Service(Process):
         if not self._in_force.known:
             self._source.load()  # says why
             raise NodeError(self._in_force.problem)
-        self._wanted = self._labels(reading.read(self._settings.host_root, self._config))
+        self._wanted = self._labels(reading.read(self._settings.files.host_root, self._config))
         if self._settings.reads_node(self._config.gfd):
             self._node = self._connected().node.read().node
             self._choose()
@@ -185,7 +187,7 @@ class Service(Process):
 
     def _look(self, now: float) -> None:
         try:
-            facts = self._reader.read(self._settings.host_root, self._config)
+            facts = self._reader.read(self._settings.files.host_root, self._config)
         except NvmlError as error:
             mismatch = error.code == VERSION_MISMATCH
             if mismatch and (self._driver_worked or library_deleted()):
@@ -272,7 +274,7 @@ class Service(Process):
         if self._output == FILE:
             self._file.write(self._wanted)
         elif self._output == FEATURE and self._connected().feature.write(self._wanted):
-            where = self._settings.namespace
+            where = self._settings.api.namespace
             logs.info("labels written", namespace=where, labels=len(self._wanted))
         if self._node is not None:
             wanted = dict(self._wanted if self._output == API else {})
@@ -312,7 +314,7 @@ class Service(Process):
         state = {
             "release": os.environ.get("GPU_NODE_RELEASE"),
             "output": self._output,
-            "node": self._settings.node,
+            "node": self._settings.api.node,
             "state": "waiting" if waiting else "failing" if problem else "labelled",
             "problem": problem,
             "problems": {**self._problems, **self._beside},

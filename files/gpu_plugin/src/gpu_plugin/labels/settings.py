@@ -132,32 +132,49 @@ def choose(
 
 
 @dataclass(frozen=True)
+class Files:
+    """Where the host is seen, and files are: ``last_good`` and ``plugin_status`` are the plugin's."""
+
+    config: Path
+    host_root: Path
+    status: Path
+    plugin_status: Path = Path(DEFAULT_FILE)
+    last_good: Path = Path(LAST_GOOD)
+
+
+@dataclass(frozen=True)
+class ApiAccess:
+    """The node and this process in the cluster, and the way to its API.
+
+    ``named`` is the node's name where the user has chosen it.
+    """
+
+    node: str
+    kubeconfig: str
+    namespace: str
+    pod: str = ""
+    rate: Rate = field(default_factory=Rate)
+    named: str = ""
+
+
+@dataclass(frozen=True)
 class Settings:
     """``label_output`` empty leaves the choice to the configuration; ``configs`` is None for no choice.
 
     ``events`` and ``condition`` tell the cluster of the GPUs' health; None leaves the choice to the output.
-    ``mig`` is None where no label chooses the MIG layout. ``named`` is the node's name where the user has chosen it.
+    ``mig`` is None where no label chooses the MIG layout.
     """
 
-    config: Path
-    node: str
+    files: Files
+    api: ApiAccess
     label_output: str
-    kubeconfig: str
-    namespace: str
     extra: Mapping[str, str]
     configs: Configs | None
     node_label: str
-    host_root: Path
-    status_file: Path
-    plugin_status_file: Path = Path(DEFAULT_FILE)
-    last_good_file: Path = Path(LAST_GOOD)
-    pod: str = ""
     events: bool | None = None
     condition: bool = False
     mig: mig.Paths | None = None
-    rate: Rate = field(default_factory=Rate)
     patience: float = LATE
-    named: str = ""
 
     @property
     def chooses(self) -> bool:
