@@ -85,7 +85,7 @@ def hami_config(
     try:
         parsed = hami.parse(text, VARIABLE, needed=True) if text else hami.Settings()
     except imported("gpu_plugin.config.strict_yaml").ConfigError as error:
-        return {"objects": [], "notes": [], "refused": _refusal(error, text)}
+        return {"objects": [], "notes": [], "refused": _refusal(error)}
     if not hami.are_schedulers(schedulers):
         error = InputError.of(SCHEDULERS_VARIABLE, schedulers, hami.SCHEDULERS)
         return {"objects": [], "notes": [], "refused": str(error)}
@@ -128,9 +128,9 @@ def _fitted(manifest: Json, settings: t.Any, digest: str) -> Json:
     return manifest
 
 
-def _refusal(error: Exception, text: str) -> str:
+def _refusal(error: NodeError) -> str:
     hint = "correct it in HAMi's file, or leave the key out"
-    if "mapping with a section" in str(error):
+    if "missing" in error.details:
         hint = (
             "give the file's text: \"{{ lookup('ansible.builtin.file', 'device-config.yaml') }}\""
         )

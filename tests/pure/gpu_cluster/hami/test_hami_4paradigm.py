@@ -59,6 +59,7 @@ def test_the_pages_file_is_read() -> None:
         schedulers=("4pd-scheduler",),
     )
     assert [note.endswith(NODE_SIDE) for note in found.notes] == [True, True]
+    assert found.node_notes == found.notes
 
 
 def test_the_pages_variables_give_a_count_alone_the_default_memory() -> None:

@@ -60,6 +60,8 @@ def test_hamis_device_config_is_read_and_what_has_no_effect_named() -> None:
     assert "nvidia.migProfileAllowlist has no effect" in told
     assert "overwriteEnv" not in told  # it asks for nothing
     assert len(found.notes) == 3
+    assert all("belongs to the nodes" in note for note in found.node_notes)
+    assert len(found.node_notes) == 2
 
 
 def test_each_key_by_each_of_its_names() -> None:

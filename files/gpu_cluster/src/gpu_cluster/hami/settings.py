@@ -73,7 +73,8 @@ class Settings:
     """What a container gets that does not say it: memory in MiB (0 is all), cores in percent.
 
     ``split_count`` and ``memory_scaling`` are those of nodes. Pods of ``schedulers`` become the default one's.
-    ``count_alone`` is one of COUNT_ALONE. ``notes`` are warnings about the file.
+    ``count_alone`` is one of COUNT_ALONE. ``notes`` are warnings about the file, and ``node_notes`` those of them that
+    are about values of the nodes.
     """
 
     names: Names = field(default_factory=Names)
@@ -87,6 +88,7 @@ class Settings:
     schedulers: tuple[str, ...] = (SCHEDULER,)
     count_alone: str = WHOLE
     notes: tuple[str, ...] = field(default=(), compare=False)
+    node_notes: tuple[str, ...] = field(default=(), compare=False)
 
     @property
     def shares_counts(self) -> bool:
@@ -164,7 +166,8 @@ def parse(text: str, source: str, *, needed: bool = False) -> Settings:
         core_limit=not disabled and policy != "disable",
         split_count=reader.whole("deviceSplitCount", 1, 1000, 0) or None,
         memory_scaling=reader.scaling("deviceMemoryScaling"),
-        notes=tuple(reader.notes()),
+        notes=tuple(note for note, _of_nodes in reader.notes()),
+        node_notes=tuple(note for note, of_nodes in reader.notes() if of_nodes),
     )
 
 
@@ -180,7 +183,9 @@ def _section(text: str, source: str, needed: bool) -> Mapping[str, Any]:
     if hint := unwrap_hint(data):
         raise ConfigError(f"{source}: not HAMi's device-config.yaml", hint=hint)
     if not isinstance(data, dict) or (needed and SECTION not in data):
-        raise invalid(source, data, f"a mapping with a section {SECTION}")
+        refusal = invalid(source, data, f"a mapping with a section {SECTION}")
+        refusal.details["missing"] = SECTION
+        raise refusal
     section = data.get(SECTION)
     if section is None:
         return {}
@@ -231,20 +236,18 @@ class _Reader:
         value = self._take(key)
         return value.factor() if value else None
 
-    def notes(self) -> list[str]:
-        """Return what was read and has no effect here, or another one than may be meant."""
-        result = []
+    def notes(self) -> Iterator[tuple[str, bool]]:
+        """Yield what was read and has no effect here, or another one than may be meant, and whether nodes have it."""
         for key, value in self._values.items():
             at = f"{value.where}: {SECTION}"
             if key in ("deviceSplitCount", "deviceMemoryScaling") and value.data is not None:
-                result.append(f"{at}.{key} {NODE_SIDE}")
+                yield f"{at}.{key} {NODE_SIDE}", True
             elif key in WITHOUT_EFFECT and _asks(value.data):
-                result.append(f"{at}.{key} has no effect: {WITHOUT_EFFECT[key]}")
+                yield f"{at}.{key} has no effect: {WITHOUT_EFFECT[key]}", False
             elif key not in self._known:
                 near = difflib.get_close_matches(key, self._known, n=1)
                 hint = f"; did you mean {near[0]}?" if near else ""
-                result.append(f"{at}.{cut(key)} is not known and has no effect{hint}")
-        return result
+                yield f"{at}.{cut(key)} is not known and has no effect{hint}", False
 
 
 def _asks(value: Any) -> bool:

@@ -15,7 +15,7 @@ from gpu_plugin._shared._base.errors import InputError, NodeError
 from gpu_plugin.config import schema
 from gpu_plugin.tools import bounded, commands, logs
 
-from ..hami import nodes, settings
+from ..hami import nodes
 from ..hami import options as hami_options
 
 if TYPE_CHECKING:
@@ -91,7 +91,7 @@ def _run(options: argparse.Namespace) -> int:
     path = options.node_config
     known = nodes.parse(_read(path), path) if path else {}
     for note in hami.notes:
-        if not (options.show_node and note.endswith(settings.NODE_SIDE)):
+        if not (options.show_node and note in hami.node_notes):
             logs.warning(note)
     if options.show_node:
         node = known.get(options.show_node, nodes.Node())
