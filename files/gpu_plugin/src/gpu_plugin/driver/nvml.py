@@ -471,16 +471,21 @@ class Driver:
     def _view(self, nvml: Nvml, gpu: Gpu) -> GpuView:
         numa = self._numa_node(gpu.pci_bus_id)
         try:
-            migs = tuple(nvml.mig_devices(gpu))
+            migs, handle = tuple(nvml.mig_devices(gpu)), nvml.handle(gpu)
+            reported = condition(handle)
+            if gpu.uuid not in self._brands:
+                self._brands[gpu.uuid] = brand(handle)
+            read = nvml.layouts.get(gpu.uuid) if gpu.mig_current else None
+            profiles, instances = read or ([], [])  # by which its MIG devices were read
             return GpuView(
                 gpu,
                 migs,
                 numa,
-                condition=condition(nvml.handle(gpu)),
+                condition=reported,
                 entries=self._entries(gpu.pci_bus_id),
                 unnamed=nvml.unnamed.get(gpu.uuid, ()),
-                layout=_layout(nvml, gpu),
-                brand=self._brand(nvml, gpu),
+                layout=Layout(tuple(profiles), tuple(instances)),
+                brand=self._brands[gpu.uuid],
                 pcie_root=self._pcie_root(gpu.pci_bus_id),
             )
         except (NvmlError, LookupError) as error:  # LookupError: instances went while being read
@@ -490,11 +495,6 @@ class Driver:
                 return GpuView(gpu, (), numa, problem)
             known = {name: getattr(before, name) for name in ("layout", "brand", "pcie_root")}
             return GpuView(gpu, before.mig, numa, problem, **known)
-
-    def _brand(self, nvml: Nvml, gpu: Gpu) -> int | None:
-        if gpu.uuid not in self._brands:
-            self._brands[gpu.uuid] = brand(nvml.handle(gpu))
-        return self._brands[gpu.uuid]
 
     def _pcie_root(self, address: str) -> str:
         """Return the root complex that a GPU is below, as sysfs calls it."""
@@ -521,14 +521,6 @@ class Driver:
     def _put(self, xid: Xid) -> None:
         self.xids.put(xid)
         self._wake()
-
-
-def _layout(nvml: Nvml, gpu: Gpu) -> Layout:
-    """Return what the GPU's MIG devices were read by."""
-    if not gpu.mig_current or gpu.uuid not in nvml.layouts:
-        return Layout()
-    profiles, instances = nvml.layouts[gpu.uuid]
-    return Layout(tuple(profiles), tuple(instances))
 
 
 def _mistaken(gpu: Gpu) -> NvmlError:
