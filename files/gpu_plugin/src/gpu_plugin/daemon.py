@@ -169,7 +169,7 @@ class Daemon(Process):
         serves = not inventory.absent and not advertised.refusal
         if serves:
             self._mps.want(advertised.mps, config.sharing.mps_root, advertised.held)
-        without_shm = frozenset(one for one in advertised.mps if not self._mps.own_shm(one))
+        without_shm = frozenset(uuid for uuid in advertised.mps if not self._mps.own_shm(uuid))
         advertised = advertised.judged(MpsState(self._mps.problems(), without_shm))
         if serves:
             slices = time_slices(advertised.resources)

@@ -56,17 +56,17 @@ def grant(
     token: str = "",
 ) -> Grant:
     """Return what a container with these devices needs. ``token`` tells one annotation from others."""
-    chosen = known(devices, ids)
+    chosen, containers = known(devices, ids), config.containers
     for device in chosen:
         if device.problem:
             raise UnhealthyDevice(f"device {device.id!r} is unhealthy", cause=str(device.problem))
     _check_shares(chosen, one_each=config.sharing.one_each)
     mps = _mps(chosen)
-    by_index = config.containers.device_id_strategy == "index"
+    by_index = containers.device_id_strategy == "index"
     names = list(dict.fromkeys(device.index if by_index else device.uuid for device in chosen))
-    strategies = config.containers.device_list_strategies
-    channels = [one for one in config.containers.imex_channels if one in host.imex_channels]
-    envs = {f"NVIDIA_{kind.upper()}": "enabled" for kind in config.containers.extras}
+    strategies = containers.device_list_strategies
+    channels = [name for name in containers.imex_channels if name in host.imex_channels]
+    envs = {f"NVIDIA_{kind.upper()}": "enabled" for kind in containers.extras}
     mounts: tuple[Mount, ...] = ()
     if "envvar" in strategies:
         envs[VISIBLE] = ",".join(names)
@@ -77,19 +77,22 @@ def grant(
         inside = [*names, *(f"imex/{channel}" for channel in channels)]
         mounts = tuple(Mount(f"{VOLUMES}/{name}", "/dev/null") for name in inside)
     cdi: tuple[str, ...] = ()
-    if config.containers.asks_cdi:
-        others = [f"imex-channel={channel}" for channel in channels]
-        others += [f"{kind}=all" for kind in config.containers.extras]
-        added = (f"{VENDOR}/{name}" for name in others)  # as far as the node has it
-        cdi = (*map(qualified, names), *(name for name in added if name in host.cdi_added))
+    if containers.asks_cdi:
+        added = [f"imex-channel={channel}" for channel in channels]
+        added += [f"{kind}=all" for kind in containers.extras]
+        qualified_names = (f"{VENDOR}/{name}" for name in added)  # as far as the node has it
+        cdi = (
+            *map(qualified, names),
+            *(name for name in qualified_names if name in host.cdi_added),
+        )
     nodes: tuple[tuple[str, str], ...] = ()
-    if config.containers.pass_device_specs and not config.containers.only_cdi:
+    if containers.pass_device_specs and not containers.only_cdi:
         paths = [*host.control_nodes, *(path for device in chosen for path in device.paths)]
         root = config.driver.dev_root.rstrip("/")
         nodes = tuple((path, root + path) for path in dict.fromkeys(paths))
     annotations = {}
     if "cdi-annotations" in strategies:
-        key = f"{config.containers.cdi_annotation_prefix}nvidia-device-plugin_{token}"
+        key = f"{containers.cdi_annotation_prefix}nvidia-device-plugin_{token}"
         annotations[key] = ",".join(cdi)
     return Grant(
         {**envs, **mps.envs},
@@ -107,10 +110,10 @@ def qualified(name: str) -> str:
 
 def _check_shares(chosen: Sequence[Device], *, one_each: bool) -> None:
     """Refuse more shares than a container may have."""
-    if len(chosen) < 2 or not any(one.replica is not None for one in chosen):
+    if len(chosen) < 2 or not any(device.replica is not None for device in chosen):
         return
-    alone = any(one.mps is not None and one.mps.settings.combine == 1 for one in chosen)
-    in_turns = any(one.replica is not None and one.mps is None for one in chosen)
+    alone = any(device.mps is not None and device.mps.settings.combine == 1 for device in chosen)
+    in_turns = any(device.replica is not None and device.mps is None for device in chosen)
     if alone or (one_each and in_turns):
         raise AllocationRefused(
             f"maximum request size for shared resources is 1; found {len(chosen)}",
@@ -122,10 +125,10 @@ def _check_shares(chosen: Sequence[Device], *, one_each: bool) -> None:
 
 def _mps(chosen: Sequence[Device]) -> Part:
     """Return what makes a container a client of MPS; nothing where it shares nothing by MPS."""
-    shared = [one for one in chosen if one.mps is not None]
+    shared = [device for device in chosen if device.mps is not None]
     if not shared:
         return Part({}, ())
-    if len({one.uuid for one in chosen}) > 1:
+    if len({device.uuid for device in chosen}) > 1:
         raise AllocationRefused(
             "MPS shares of several devices can't be given to one container",
             cause="each device has an MPS control daemon of its own, and a container can have one",

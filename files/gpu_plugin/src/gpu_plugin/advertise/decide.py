@@ -210,24 +210,24 @@ def decide(
     Without ``host`` it is not asked whether container runtimes know the devices. Of a GPU that the
     DRA driver gives to containers nothing is advertised.
     """
-    now, strategy, naming = judged(inventory, faults), config.mig_strategy, config.naming
-    views, notes = now.gpus, list[str]()
+    strategy, naming = config.mig_strategy, config.naming
+    views, notes = judged(inventory, faults).gpus, list[str]()
     if not config.dra.unused:
         views = tuple(view for view in views if owner(view.gpu, config.dra) == DEVICE_PLUGIN)
         notes += _missing_gpus(inventory, config.dra)
-    found: dict[str, list[Device]] = {}
+    enumerated: dict[str, list[Device]] = {}
     for view in views:
         notes += _describe_gpu(view, inventory, strategy, naming)
         for name, device in _devices(view, inventory.caps, strategy, naming):
             if host is not None and not device.problem:
                 device = _judge_by_host(device, view, config, host)
-            found.setdefault(name, []).append(device)
+            enumerated.setdefault(name, []).append(device)
     if strategy == "single" and (refusal := _check_single(views)):
         return Advertised(notes=tuple(notes), refusal=refusal)
-    if found:
-        notes += describe_sharing(found, config.sharing)
+    if enumerated:
+        notes += describe_sharing(enumerated, config.sharing)
 
-    offered = offer(found, config.sharing, config.sharing.mps_root)
+    offered = offer(enumerated, config.sharing, config.sharing.mps_root)
     allocations = _by_gpu(holders.given or (), views)
     resources: dict[str, list[Device]] = {name: [] for name, *_device in offered}
     ids = {name: _ids(offered, name) if allocations else frozenset() for name in resources}
@@ -462,13 +462,13 @@ def describe_sharing(resources: Mapping[str, Sequence[Device]], sharing: Sharing
 # --- who holds them in another form ---
 
 
-def _by_gpu(given: Sequence[Allocation], views: Sequence[GpuView]) -> Allocations:
+def _by_gpu(allocations: Sequence[Allocation], views: Sequence[GpuView]) -> Allocations:
     gpus = [OfGpu(view.gpu, view.layout.instances, view.mig) for view in views]
-    found: dict[str, list[tuple[Place, Allocation]]] = {}
-    for allocation in given:
+    by_gpu: dict[str, list[tuple[Place, Allocation]]] = {}
+    for allocation in allocations:
         for place in places(allocation, gpus):
-            found.setdefault(place.gpu, []).append((place, allocation))
-    return found
+            by_gpu.setdefault(place.gpu, []).append((place, allocation))
+    return by_gpu
 
 
 def _ids(offered: Sequence[Offered], resource: str) -> frozenset[str]:
@@ -484,18 +484,18 @@ def _why_held(
     device, form = offered.device, offered.form
     place, before = Place(device.gpu_uuid, *(device.instance or ())), holders.forms.get(device.uuid)
     same_kind = (before or form).kind == form.kind
-    others = [
+    conflicting = [
         allocation
         for held, allocation in allocations.get(device.gpu_uuid, ())
         if all(a == b or None in (a, b) for a, b in zip(held, place, strict=True))
         and not (same_kind and allocation.resource == form.resource and allocation.device in ids)
     ]
-    if others:
-        unreported = [each for each in others if each.resource == UNREPORTED]
-        named = unreported or others
+    if conflicting:
+        unreported = [each for each in conflicting if each.resource == UNREPORTED]
+        named = unreported or conflicting
         more = len({(each.namespace, each.pod) for each in named}) - 1
-        words = f"{named[0]}" + (f" and {counted(more, 'more pod')}" if more else "")
-        return Problem(Kind.HELD, (FORGOTTEN if unreported else WAITS) + words)
+        pods = f"{named[0]}" + (f" and {counted(more, 'more pod')}" if more else "")
+        return Problem(Kind.HELD, (FORGOTTEN if unreported else WAITS) + pods)
     if holders.given is None:
         is_open = before != form
     else:
@@ -511,17 +511,17 @@ def _why_held(
 # --- what else there is to say of it ---
 
 
-def narrow(now: Advertised, before: Advertised, inventory: Inventory) -> list[str]:
+def narrow(advertised: Advertised, before: Advertised, inventory: Inventory) -> list[str]:
     """Say which GPUs let in fewer processes than their users may have, though they are not shared by MPS.
 
     They were fit ``before`` as well: of a mode that MPS has just given back the last look knows nothing.
     """
-    fit = now.fit_without_mps & before.fit_without_mps
+    fit = advertised.fit_without_mps & before.fit_without_mps
     return [
-        f"GPU {view.gpu.index} ({view.gpu.uuid}) is in compute mode {words}. "
+        f"GPU {view.gpu.index} ({view.gpu.uuid}) is in compute mode {mode}. "
         f"Next step: nvidia-smi --id={view.gpu.uuid} --compute-mode=DEFAULT"
         for view in inventory.gpus
-        if view.gpu.uuid in fit and (words := NARROW.get(view.condition.compute_mode))
+        if view.gpu.uuid in fit and (mode := NARROW.get(view.condition.compute_mode))
     ]
 
 

@@ -70,7 +70,7 @@ class Late:
         elif left := self._owed.pop(key, 1) - 1:
             self._owed[key] = left
 
-    def found(self, waits: Mapping[int, float]) -> frozenset[int]:
+    def late(self, waits: Mapping[int, float]) -> frozenset[int]:
         """Return who is late, by how long has been waited for each that has not answered yet."""
         overdue = {key for key, seconds in waits.items() if seconds > self.seconds}
         return frozenset(self._owed) | overdue
@@ -131,11 +131,11 @@ class Asking:
 
     def slow(self) -> frozenset[int]:
         """Return for whom answers take long, those who hang among them."""
-        return self._slow.found(self._waits(self._since))
+        return self._slow.late(self._waits(self._since))
 
     def hung(self) -> frozenset[int]:
         """Return who does not answer."""
-        return self._hung.found(self._waits(self._heard))
+        return self._hung.late(self._waits(self._heard))
 
     def forget(self) -> None:
         """Forget who was late and what they answered, since keys mean others from now on."""
@@ -144,18 +144,18 @@ class Asking:
         self._kept.clear()
 
     def each(
-        self, what: str, keys: Iterable[int], ask: Callable[[int], T], known: Container[int]
+        self, question: str, keys: Iterable[int], ask: Callable[[int], T], known: Container[int]
     ) -> dict[int, T]:
         """Ask for each and return the answers there are.
 
         One is asked after the other; where one takes long, those that are left are asked side by side.
-        An answer that comes later is kept for the next call that asks the same, ``what``; until then no more
+        An answer that comes later is kept for the next call that asks the same ``question``; until then no more
         is asked of that GPU. Who is ``known`` is not waited for long, others until they are late. What
         ``ask`` raises is raised here.
         """
-        wanted = list(keys)
+        asked = list(keys)
         todo = deque(
-            key for key in wanted if key not in self._since and (what, key) not in self._kept
+            key for key in asked if key not in self._since and (question, key) not in self._kept
         )
         waited, news = set(todo), queue.SimpleQueue[None]()
         answers: dict[int, T] = {}
@@ -164,14 +164,14 @@ class Asking:
             while todo:
                 with contextlib.suppress(IndexError):  # another thread was quicker
                     key = todo.popleft()
-                    self._kept[what, key] = self._answer(key, ask)
+                    self._kept[question, key] = self._answer(key, ask)
                     news.put(None)
 
         if todo:
             begin(work)
         while True:
-            for key in wanted:
-                if answer := self._kept.pop((what, key), None):
+            for key in asked:
+                if answer := self._kept.pop((question, key), None):
                     answers[key] = answer.result()
                     waited.discard(key)
             if not any(key in todo or self._worth_it(key, known) for key in waited):
@@ -179,7 +179,7 @@ class Asking:
             try:
                 news.get(timeout=self._soon)
             except queue.Empty:
-                for _one in list(todo):
+                for _key in list(todo):
                     begin(work)
 
     def _worth_it(self, key: int, known: Container[int]) -> bool:
@@ -226,7 +226,7 @@ class Connections:
         in_time = [gpu for gpu in gpus if gpu.index not in late]
         pairs = {gpu.index: self._unknown(gpu, in_time[at + 1 :]) for at, gpu in enumerate(in_time)}
         old = self._clock() - ANEW
-        alone = {one.index for one in in_time if self._linked.get(_key(one), old) <= old}
+        alone = {gpu.index for gpu in in_time if self._linked.get(_key(gpu), old) <= old}
         keys = [at for at in by_index if at in alone or pairs.get(at)]
         answers = asking.each(
             "connections",
@@ -237,8 +237,8 @@ class Connections:
         known = Topology(
             {pair: level for pair, level in self._levels.items() if level is not None},
             {
-                uuid: link
-                for (uuid, mode), link in self._links.items()
+                uuid: links
+                for (uuid, mode), links in self._links.items()
                 if on.get(uuid, mode) == mode
             },
             {**self.topology.addresses, **{gpu.uuid: gpu.pci_bus_id for gpu in gpus}},
@@ -249,7 +249,7 @@ class Connections:
             raise error
 
     def _unknown(self, gpu: Gpu, others: Sequence[Gpu]) -> list[Gpu]:
-        return [one for one in others if frozenset((gpu.uuid, one.uuid)) not in self._levels]
+        return [each for each in others if frozenset((gpu.uuid, each.uuid)) not in self._levels]
 
     def _ask(self, gpu: Gpu, links: bool, others: Sequence[Gpu]) -> NvmlError | None:
         """Ask for a GPU's links, if so, and how near others are."""
@@ -316,9 +316,9 @@ class SettingsWatch:
     def _compare(
         self, gpus: Sequence[Gpu], ask: Callable[[Gpu], SettingsTold], asking: Asking
     ) -> None:
-        config, kept = (self._text(path) for path in self._paths)
+        config, record_text = (self._text(path) for path in self._paths)
         rules = settings_boot.load(config or "", settings_boot.CONFIG)[1]
-        record, load = settings_state.parse(kept), driver_load(Host())
+        record, load = settings_state.parse(record_text), driver_load(Host())
         by_index = {gpu.index: gpu for gpu in gpus}
 
         def answer(index: int) -> SettingsTold | NvmlError:
@@ -330,16 +330,19 @@ class SettingsWatch:
         late = asking.slow()  # which would keep those beside them waiting
         keys = [index for index in by_index if index not in late]
         answers = asking.each("settings", keys, answer, known=by_index)
-        known = {gpu.uuid: [one for one in self.found if one.uuid == gpu.uuid] for gpu in gpus}
+        known = {
+            gpu.uuid: [setting for setting in self.found if setting.uuid == gpu.uuid]
+            for gpu in gpus
+        }
         tries = Tries()
-        for index, told in answers.items():
+        for index, state in answers.items():
             gpu = by_index[index]
             with tries:
                 known[gpu.uuid] = []
-                if isinstance(told, NvmlError):
-                    raise told
-                known[gpu.uuid] = list(_settings(gpu, told, record, load, rules))
-        self.found = tuple(one for some in known.values() for one in some)
+                if isinstance(state, NvmlError):
+                    raise state
+                known[gpu.uuid] = list(_settings(gpu, state, record, load, rules))
+        self.found = tuple(setting for settings in known.values() for setting in settings)
         tries.check()
 
     @staticmethod
@@ -352,12 +355,13 @@ class SettingsWatch:
 
 def _settings(
     gpu: Gpu,
-    told: SettingsTold,
+    reported: SettingsTold,
     record: Mapping[str, settings_state.Kept],
     load: str,
     rules: Sequence[Rule],
 ) -> Iterator[Setting]:
-    kept = record.get(gpu.uuid, NOTHING)
-    state = settings_state.GpuState(gpu, told, settings_state.now(told, kept, load), kept)
-    for one in compared(state, rules):
-        yield Setting(gpu.uuid, str(gpu.index), *one)
+    ours = record.get(gpu.uuid, NOTHING)
+    current = settings_state.now(reported, ours, load)
+    state = settings_state.GpuState(gpu, reported, current, ours)
+    for comparison in compared(state, rules):
+        yield Setting(gpu.uuid, str(gpu.index), *comparison)

@@ -77,8 +77,8 @@ class Problem:
 
     def __str__(self) -> str:
         verdict = f"Verdict: {self.verdict.word}" if self.verdict else ""
-        way = f"Way back: {self.recovery}" if self.recovery else ""
-        return ". ".join(filter(None, (self.reason, verdict, way)))
+        recovery = f"Way back: {self.recovery}" if self.recovery else ""
+        return ". ".join(filter(None, (self.reason, verdict, recovery)))
 
 
 Faults = Mapping[Place, Problem]  # what XIDs and GPUs reported
@@ -187,38 +187,37 @@ class Inventory:
     def no_answer(self) -> Problem:
         """What is wrong with those that are hung."""
         reason = f"NVML has not answered for it for {self.patience:g} seconds"
-        way = f"{BY_ITSELF} as soon as NVML answers for it again"
-        return Problem(Kind.HUNG, reason, recovery=way, verdict=ANSWERS[Answer.NEVER][0])
+        recovery = f"{BY_ITSELF} as soon as NVML answers for it again"
+        return Problem(Kind.HUNG, reason, recovery=recovery, verdict=ANSWERS[Answer.NEVER][0])
 
 
-def remember(before: Inventory | None, now: Inventory) -> Inventory:
+def remember(before: Inventory | None, inventory: Inventory) -> Inventory:
     """Keep GPUs that were there before and can't be read now, as GPUs with a problem.
 
     Without that a broken GPU would vanish, and with it the word that its containers need to hear.
     """
-    if not now.unreadable:
-        return now
-    present = {view.gpu.uuid for view in now.gpus}
+    if not inventory.unreadable:
+        return inventory
+    present = {view.gpu.uuid for view in inventory.gpus}
     missing = [
         view
         for view in (before.gpus if before else ())
-        if view.gpu.uuid not in present and _may_be_there(view, now.addresses)
+        if view.gpu.uuid not in present and _may_be_there(view, inventory.addresses)
     ]
-    problems = dict(now.unreadable)
-    found = [(view, problems.pop(view.gpu.index, None)) for view in missing]
-    rest = iter(
-        list(problems.values()) if now.addresses else ()
-    )  # the indices may be other ones now
-    pairs = [(view, problem or next(rest, None)) for view, problem in found]
-    kept = [
+    problems = dict(inventory.unreadable)
+    by_index = [(view, problems.pop(view.gpu.index, None)) for view in missing]
+    # The indices may be other ones by now.
+    left = iter(list(problems.values()) if inventory.addresses else ())
+    pairs = [(view, problem or next(left, None)) for view, problem in by_index]
+    broken = [
         view if view.problem else replace(view, problem=problem)
         for view, problem in pairs
         if problem
     ]
-    known = [problem for _view, problem in pairs]
-    strangers = tuple(one for one in now.unreadable.values() if one not in known)
-    everything = sorted([*now.gpus, *kept], key=lambda view: view.gpu.index)
-    return replace(now, gpus=tuple(everything), strangers=strangers)
+    assigned = [problem for _view, problem in pairs]
+    strangers = tuple(each for each in inventory.unreadable.values() if each not in assigned)
+    gpus = sorted([*inventory.gpus, *broken], key=lambda view: view.gpu.index)
+    return replace(inventory, gpus=tuple(gpus), strangers=strangers)
 
 
 def _may_be_there(view: GpuView, addresses: frozenset[str]) -> bool:

@@ -34,19 +34,19 @@ QUARANTINED: Final = "quarantined"
 
 def taints(target: Target, unenforced: Mapping[str, str]) -> list[dict[str, str]]:
     """Return a device's taints. ``unenforced`` says why shares can't be enforced, by the GPU's UUID."""
-    found = []
+    result = []
     problem, asks = _problem(target), target.view.verdict.action
     if target.view.quarantined:
-        found.append({"key": f"{DRIVER}/{QUARANTINED}", "effect": EFFECT})
+        result.append({"key": f"{DRIVER}/{QUARANTINED}", "effect": EFFECT})
     if problem:
-        found.append(_taint(problem))
+        result.append(_taint(problem))
     verdict = problem.verdict if problem else asks if asks.acts else Action.NONE
     if verdict:
         key, effect = f"{DRIVER}/{RECOVERY_ACTION}", EFFECT if problem else NO_EFFECT
-        found.append({"key": key, "value": verdict.word, "effect": effect})
+        result.append({"key": key, "value": verdict.word, "effect": effect})
     if target.type == SHARE and unenforced.get(target.view.gpu.uuid):
-        found.append({"key": f"{DRIVER}/{UNENFORCED}", "effect": EFFECT})
-    return found
+        result.append({"key": f"{DRIVER}/{UNENFORCED}", "effect": EFFECT})
+    return result
 
 
 def _taint(problem: Problem) -> dict[str, str]:
