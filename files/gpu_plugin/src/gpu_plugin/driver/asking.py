@@ -361,7 +361,7 @@ def _settings(
     rules: Sequence[Rule],
 ) -> Iterator[Setting]:
     ours = record.get(gpu.uuid, NOTHING)
-    current = settings_state.now(reported, ours, load)
+    current = settings_state.current_values(reported, ours, load)
     state = settings_state.GpuState(gpu, reported, current, ours)
     for comparison in compared(state, rules):
         yield Setting(gpu.uuid, str(gpu.index), *comparison)

@@ -28,15 +28,7 @@ from .._shared._repair.verdict import asked
 from .._shared._repair.xids.known import CONTAINED, NOT_CORRECTED, OF_MEMORY, ROW_NOT_REPLACED
 from .._shared._repair.xids.table import KNOWN
 from ..model.inventory import BY_ITSELF, Faults, GpuView, Inventory, Kind, Place, Problem
-from ..model.xids import (
-    CONTAINED,
-    NOT_CORRECTED,
-    ROW_NOT_REPLACED,
-    Effect,
-    Overrides,
-    counts,
-    effect,
-)
+from ..model.xids import Effect, Overrides, effect
 
 FALL: Final = 2  # by which it is less at least after it began again
 GROWTH: Final = 1.1  # by which the energy has to grow to be kept anew, since that writes a file

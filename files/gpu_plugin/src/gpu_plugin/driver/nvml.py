@@ -33,7 +33,7 @@ from .._shared._base.gpu import (
 )
 from .._shared._cdi.machine.driver_files import DriverFiles
 from .._shared._machine.host import Host
-from .._shared._machine.nvml.calls import doing, instance, or_none, pynvml, told
+from .._shared._machine.nvml.calls import ask_text, doing, instance, or_none, pynvml
 from .._shared._machine.nvml.faults import condition
 from .._shared._machine.nvml.readings import brand
 from .._shared._machine.nvml.real import Nvml, open_nvml
@@ -105,7 +105,7 @@ class XidWatch:
         gi, ci = instance(event.gpuInstanceId), instance(event.computeInstanceId)
         uuid = self._uuids.get(_address(event.device))  # a GPU that is lost can't be asked any more
         if uuid is None:
-            uuid = told(pynvml.nvmlDeviceGetUUID, event.device)
+            uuid = ask_text(pynvml.nvmlDeviceGetUUID, event.device)
         return Xid(uuid, int(event.eventData), gi, ci)
 
     def close(self) -> None:

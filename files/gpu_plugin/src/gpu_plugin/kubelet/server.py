@@ -197,9 +197,9 @@ class ResourceServer:
             for container_request in request.container_requests:
                 chosen = prefer(
                     devices,
-                    one.available_deviceIDs,
-                    one.must_include_deviceIDs,
-                    one.allocation_size,
+                    container_request.available_deviceIDs,
+                    container_request.must_include_deviceIDs,
+                    container_request.allocation_size,
                     now.config.sharing.allocation_policy,
                     now.topology,
                 )
