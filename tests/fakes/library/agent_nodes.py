@@ -74,6 +74,13 @@ RUNNING = dataclasses.replace(
 )
 
 
+FRESH_FIELDS = {field.name for field in dataclasses.fields(FRESH)}
+
+
+def fresh(**changes: Any) -> Observed:
+    return dataclasses.replace(FRESH, **changes)
+
+
 def seen(**changes: Any) -> Observed:
     return dataclasses.replace(RUNNING, **changes)
 
