@@ -43,11 +43,25 @@ from .machine.release import (
 )
 from .machine.rollback import Rollback, tries
 from .machine.status import STATUS, told
-from .plan import LABELS_UNIT, UNIT, Observed, Service, plan, serving
+from .plan import LABELS_UNIT, UNIT, plan, serving
 from .python import Missing
 from .registration import KUBELET
 from .resources import count
-from .state import CONFIG, CONFIGS, SETTINGS, UNITS, env_variables, wanted
+from .state import (
+    CONFIG,
+    CONFIGS,
+    SETTINGS,
+    UNITS,
+    PluginFiles,
+    PluginServices,
+    PluginState,
+    PythonState,
+    ReleaseState,
+    Service,
+    ServingState,
+    env_variables,
+    wanted,
+)
 
 STATE = "/var/lib/gpu-device-plugin"
 # What the daemon keeps for the next process of its own.
@@ -78,7 +92,7 @@ class DevicePluginCapability:
         self._desired = wanted(params)
         self._packages = Packages(host, self._timeout)
         self._rollback = Rollback(host, self._prefix, self._desired)
-        self._first: t.Optional[Observed] = None
+        self._first: t.Optional[PluginState] = None
         self._tries = False
         self._labels_left = ""
         # What is done by one call, with the parameters of its step.
@@ -94,7 +108,7 @@ class DevicePluginCapability:
 
     # --- observe ---
 
-    def observe(self) -> Observed:
+    def observe(self) -> PluginState:
         """Read the environment, the files, the services and what the daemon says.
 
         Raises:
@@ -109,38 +123,40 @@ class DevicePluginCapability:
         damaged = damage(host, self._release(current)) if same else ""
         fresh = current != desired.digest or bool(damaged)
         needed = fresh and bool(desired.digest)
-        python = find(host, desired.python) if needed else ""
-        services, link = self._services(UNIT, LABELS_UNIT, mps.UNIT), host.readlink(CONFIG)
-        daemon = services[UNIT]
-        can_make = [python, "-c", "import ensurepip, venv"]
-        observed = Observed(
-            python=python,
-            missing=missing(host, desired.python, self._timeout)
-            if needed and not python
-            else Missing(),
-            ensurepip=not python or host.run(can_make, check=False).rc == 0,
+        program = find(host, desired.python) if needed else ""
+        can_make = [program, "-c", "import ensurepip, venv"]
+        python = PythonState(
+            program,
+            ensurepip=not program or host.run(can_make, check=False).rc == 0,
             apt=host.which("apt-get") is not None,
-            current=current,
-            releases=tuple(host.listdir(f"{self._prefix}/releases")),
-            damage=damaged,
-            linked=linked(host, self._prefix),
-            beside=beside(host, self._prefix),
-            files=self._files(link),
-            link=link,
-            daemon=daemon,
-            labels=services[LABELS_UNIT],
-            status=told(host, daemon.properties),
-            config_digest=hashlib.sha256((host.read(CONFIG) or "").encode()).hexdigest(),
-            kubelet=host.listens(KUBELET),
-            devices=self._devices() if desired.state == "started" and not fresh else None,
-            manager=services[mps.UNIT],
-            mps=mps_daemons(self._host) if desired.state in ("absent", "stopped") else (),
+            missing=missing(host, desired.python, self._timeout)
+            if needed and not program
+            else Missing(),
             removal=packages.removal() if desired.state == "absent" else None,
-            pod=status.pod(host),
-            **dra.observe(host, desired, self._service),
         )
-        self._first = self._first or observed
-        return observed
+        release = ReleaseState(
+            current,
+            tuple(host.listdir(f"{self._prefix}/releases")),
+            damaged,
+            linked(host, self._prefix),
+            beside(host, self._prefix),
+        )
+        link, units = host.readlink(CONFIG), self._services(UNIT, LABELS_UNIT, mps.UNIT)
+        dra_service = self._service(DRA_UNIT) if dra.is_deployed(host) else Service()
+        services = PluginServices(units[UNIT], units[LABELS_UNIT], units[mps.UNIT], dra_service)
+        serves = ServingState(
+            told(host, services.daemon.properties),
+            self._devices() if desired.state == "started" and not fresh else None,
+            host.listens(KUBELET),
+            status.pod(host),
+            mps_daemons(host) if desired.state in ("absent", "stopped") else (),
+        )
+        digest = hashlib.sha256((host.read(CONFIG) or "").encode()).hexdigest()
+        files = PluginFiles(self._files(link), link, digest)
+        dra_state = dra.observe(host, desired, dra_service)
+        state = PluginState(python, release, files, services, serves, dra_state)
+        self._first = self._first or state
+        return state
 
     def _service(self, unit: str) -> Service:
         return self._services(unit)[unit]
@@ -178,7 +194,7 @@ class DevicePluginCapability:
 
     # --- plan and apply ---
 
-    def plan(self, state: Observed) -> Plan:
+    def plan(self, state: PluginState) -> Plan:
         """Plan; where the release must be made and its payload is not here, ask the action plugin for it."""
         found = plan(state, self._desired, self._prefix)
         warnings = (*found.warnings, *self._warnings(state), *self._checked(state, found.steps))
@@ -187,21 +203,23 @@ class DevicePluginCapability:
         needed = any(step.action == "release" for step in found.steps)
         if needed and not (self._params["payload"] or self._check_mode):
             hint = "run the module through ansible, whose action plugin sends it"
-            taken = wheels(self._host, state.python, state.missing.offered)
+            taken = wheels(self._host, state.python.program, state.python.missing.offered)
             what = "the device plugin's package is not on the node"
             raise NodeError(what, hint=hint, payload_needed=taken)
         return found
 
-    def _checked(self, state: Observed, steps: t.Sequence[Step]) -> t.Tuple[str, ...]:
+    def _checked(self, state: PluginState, steps: t.Sequence[Step]) -> t.Tuple[str, ...]:
         """Refuse before the first change what this release refuses; return which devices would wait for whom."""
-        if state.current != self._desired.digest or state.damage:
+        release = state.release
+        if release.current != self._desired.digest or release.damage:
             return ()
         due = [step.params for step in steps if step.action == "config"]
         return tuple(told for one in due for told in self._check(one["path"], one["text"]))
 
-    def _warnings(self, state: Observed) -> t.Tuple[str, ...]:
-        if self._desired.state == "absent" and state.beside:
-            names = ", ".join(f"{self._prefix}/{name}" for name in state.beside)
+    def _warnings(self, state: PluginState) -> t.Tuple[str, ...]:
+        beside_ours = state.release.beside
+        if self._desired.state == "absent" and beside_ours:
+            names = ", ".join(f"{self._prefix}/{name}" for name in beside_ours)
             return (f"device_plugin: left alone, since the collection has not made it: {names}",)
         if self._desired.state != "started":
             return ()
@@ -211,13 +229,13 @@ class DevicePluginCapability:
         found = {name: visible_devices.warning(one, toolkit) for name, one in asked.items()}
         return tuple(f"{name}: {text}" for name, text in found.items() if text)
 
-    def own(self, state: Observed) -> OwnFiles:
+    def own(self, state: PluginState) -> OwnFiles:
         """Return what is root's alone."""
         if self._desired.state not in ("installed", "started"):
             return OwnFiles(self._host, record=RECORD)
-        release = self._release(state.current)
+        release = self._release(state.release.current)
         started = self._desired.state == "started"
-        modes = dict.fromkeys((*state.files, RECORD) if started else [RECORD], 0o644)
+        modes = dict.fromkeys((*state.files.texts, RECORD) if started else [RECORD], 0o644)
         modes[STATE] = 0o700
         folders = [self._prefix, f"{self._prefix}/releases", release, f"{release}/bin"]
         folders += [posixpath.dirname(STATUS), STATE, mps.FOLDER]
@@ -326,15 +344,15 @@ class DevicePluginCapability:
     def _wait(self) -> None:
         """Wait until the daemon serves and the kubelet has accepted all of it."""
         start, timeout = time.monotonic(), self._params["wait_timeout"]
-        observed = self.observe()
-        crashes = int(observed.daemon.properties.get("NRestarts") or 0) + CRASHES
-        while serving(observed):
+        state = self.observe()
+        crashes = _restarts(state) + CRASHES
+        while serving(state):
             if time.monotonic() - start >= timeout:
-                raise failure(self._host, UNIT, f"after {timeout} s {serving(observed)}")
-            if int(observed.daemon.properties.get("NRestarts") or 0) >= crashes:
+                raise failure(self._host, UNIT, f"after {timeout} s {serving(state)}")
+            if _restarts(state) >= crashes:
                 raise failure(self._host, UNIT, "the device plugin ends again and again")
             self._await_news()
-            observed = self.observe()
+            state = self.observe()
 
     def _do_registration(self) -> None:
         """Wait until a kubelet has registered all resources. NodeError: none has in time."""
@@ -384,16 +402,20 @@ class DevicePluginCapability:
                 )
             time.sleep(LOOK_AGAIN_SECONDS)
 
-    def result(self, state: Observed, plan: Plan) -> t.Dict[str, t.Any]:
+    def result(self, state: PluginState, plan: Plan) -> t.Dict[str, t.Any]:
         """Report what is served; say whether the payload has to come for the plan to be carried out."""
-        served = state.status.get("resources", {})
+        served = state.serving.status.get("resources", {})
         every = ((name, count(one), one["registered"]) for name, one in served.items())
         resources = {name: {"devices": has, "registered": known} for name, has, known in every}
         left = {"labels_left": self._labels_left} if self._labels_left else {}
         cause = _unregistered(state)
         told = {"registration_missing": registration.warning(cause) if cause else ""}
-        return {"release": state.current or None, "resources": resources, **told, **left}
+        return {"release": state.release.current or None, "resources": resources, **told, **left}
 
 
-def _unregistered(state: Observed) -> str:
-    return registration.missing(state.status, listens=state.kubelet)
+def _unregistered(state: PluginState) -> str:
+    return registration.missing(state.serving.status, listens=state.serving.kubelet)
+
+
+def _restarts(state: PluginState) -> int:
+    return int(state.services.daemon.properties.get("NRestarts") or 0)

@@ -1,24 +1,34 @@
 # Copyright (c) 2026, the gpu.node authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""The deployment of the device plugin and of node labels: what is there, and the steps to what is wanted."""
+"""The plan for the device plugin and node labels: the steps from a node's state to the desired one."""
 
 from __future__ import annotations
 
-import dataclasses
 import typing as t
 
 from .._base.dra.names import UNIT as DRA_UNIT
 from .._base.errors import NodeError
-from .._base.packages.package import Removal
 from .._base.services import mps as mps_units
 from .._base.steps import Plan, Step
 from .._node.users import handover
 from .._node.users.busy import refuse_if_busy
 from . import held, instance_lock, registration
-from .python import NOTHING, Missing
 from .python import steps as python_steps
-from .state import CONFIG, CONFIGS, DRA_SETTINGS, SETTINGS, UNITS, Desired, env_variables
+from .state import (
+    CONFIG,
+    CONFIGS,
+    DRA_SETTINGS,
+    SETTINGS,
+    UNITS,
+    Desired,
+    PluginFiles,
+    PluginState,
+    PythonState,
+    ReleaseState,
+    Service,
+    env_variables,
+)
 
 UNIT = "gpu-device-plugin.service"
 LABELS_UNIT = "gpu-node-labels.service"
@@ -26,130 +36,71 @@ OUTPUT, DIGEST = "GPU_LABELS_OUTPUT", "GPU_LABELS_SETTINGS"
 CHANGES = "what it runs on changes"
 
 
-@dataclasses.dataclass(frozen=True)
-class Service:
-    """A service: its properties in systemd, and the variables that its process was started with."""
-
-    properties: t.Mapping[str, str] = dataclasses.field(default_factory=dict)
-    environment: t.Mapping[str, str] = dataclasses.field(default_factory=dict)
-
-    @property
-    def active(self) -> bool:
-        """Tell whether it runs."""
-        return self.properties.get("ActiveState") == "active"
-
-    @property
-    def enabled(self) -> bool:
-        """Tell whether it starts at boot."""
-        return self.properties.get("UnitFileState") == "enabled"
-
-    @property
-    def unread(self) -> bool:
-        """Tell whether its unit's files are others than systemd has read."""
-        return self.properties.get("NeedDaemonReload") == "yes"
-
-    @property
-    def release(self) -> str:
-        """The release that its process was started from."""
-        return self.environment.get("GPU_NODE_RELEASE", "")
-
-
-@dataclasses.dataclass(frozen=True)
-class Observed:
-    """What the node has. ``files`` are units, configurations and the labels' settings, texts by path.
-
-    ``link`` is where the daemon's configuration leads to, if it is a link. ``removal`` is there when packages were
-    installed for environments and are to go. ``dra_late`` is why the DRA driver does not serve, where it
-    runs; ``moves`` tells that GPUs change their owner, device plugin or DRA;
-    ``held`` is who has one that has to go to another, or where all goes, has one of DRA.
-    ``pod`` is a device plugin of the DaemonSet's that serves the node. ``damage`` is what is wrong with the
-    environment, and ``linked`` tells that the ways to it are there. ``beside`` are names in the prefix that the
-    collection has not made.
-    """
-
-    python: str
-    ensurepip: bool
-    apt: bool
-    current: str
-    releases: t.Tuple[str, ...]
-    damage: str
-    files: t.Mapping[str, str]
-    link: t.Optional[str]
-    daemon: Service
-    labels: Service
-    status: t.Mapping[str, t.Any]
-    config_digest: str
-    kubelet: bool
-    devices: t.Optional[t.FrozenSet[str]]
-    manager: Service = dataclasses.field(default_factory=Service)
-    mps: t.Tuple[mps_units.Daemon, ...] = ()
-    dra: Service = dataclasses.field(default_factory=Service)
-    dra_late: str = ""
-    moves: bool = False
-    held: t.Tuple[str, ...] = ()
-    missing: Missing = NOTHING
-    removal: t.Optional[Removal] = None
-    pod: str = ""
-    linked: bool = True
-    beside: t.Tuple[str, ...] = ()
-
-
-def serving(observed: Observed) -> str:
-    """Return why the daemon does not serve what it should, an empty text where it does."""
-    status = observed.status
-    if not observed.daemon.active:
+def serving(state: PluginState) -> str:
+    """Return why the daemon does not serve its devices, empty if it does."""
+    status, served = state.serving.status, state.serving
+    if not state.services.daemon.active:
         return "the device plugin is not running"
     if not status:
         return "the device plugin has not reported its state yet"
-    if status.get("config_sha256") != observed.config_digest:
+    if status.get("config_sha256") != state.files.config_digest:
         refused = status.get("config_problem")
-        why = f", since it refuses the one on disk: {refused}" if refused else ""
-        return f"the device plugin runs on another configuration{why}"
+        cause = f", since it refuses the one on disk: {refused}" if refused else ""
+        return f"the device plugin runs on another configuration{cause}"
     if status.get("state") != "serving":
         return f"the device plugin's state is {status.get('state')}: {status.get('problem') or 'no reason given'}"
     listed = frozenset([*status.get("gpu_uuids", ()), *status.get("mig_uuids", ())])
-    if observed.devices is not None and listed != observed.devices:
+    if served.devices is not None and listed != served.devices:
         return "the device plugin has not noticed a change of the GPUs yet"
     late = registration.unregistered(status)
-    if observed.kubelet and late:
+    if served.kubelet and late:
         problem = status.get("registration_problem")
-        why = f" ({problem})" if problem else ""
-        return f"the kubelet has not accepted {', '.join(late)}{why}"
-    asked = held.open_question(status) if observed.kubelet else ""
+        cause = f" ({problem})" if problem else ""
+        return f"the kubelet has not accepted {', '.join(late)}{cause}"
+    question = held.open_question(status) if served.kubelet else ""
     shared = [
-        f"{device}: {one['problem']}"
-        for device, one in sorted(status.get("mps", {}).items())
-        if one["problem"]
-        and not one["waits_for_clients"]  # for whom nobody waits: they may take days
+        f"{device}: {row['problem']}"
+        for device, row in sorted(status.get("mps", {}).items())
+        if row["problem"] and not row["waits_for_clients"]  # clients may take days
     ]
-    return asked or (f"MPS is not ready: {'; '.join(shared)}" if shared else "")
+    return question or (f"MPS is not ready: {'; '.join(shared)}" if shared else "")
 
 
-def plan(observed: Observed, desired: Desired, prefix: str) -> Plan:
+def plan(state: PluginState, desired: Desired, prefix: str) -> Plan:
     """Return the plan: release, configurations, the daemon, and then labels, which need it."""
+    served, texts = state.serving, state.files.texts
     if desired.state == "absent":
-        steps = _absent(observed, prefix)
+        steps = _absent(state, prefix)
     elif desired.state == "stopped":
-        steps = _stopped(observed)
+        # The services are stopped and everything is kept, for work on what they use.
+        services = state.services
+        units = {LABELS_UNIT: services.labels, DRA_UNIT: services.dra, UNIT: services.daemon}
+        steps = [
+            Step("stop", f"stop and disable {unit}", {"unit": unit})
+            for unit, service in units.items()
+            if f"{UNITS}/{unit}" in texts and (service.active or service.enabled)
+        ]
+        steps += mps_units.end(served.mps)
     else:
-        steps = _release(observed, desired, prefix)
+        steps = _release(state.release, state.python, desired, prefix)
         if desired.state == "started":
-            steps = _started(observed, desired, steps)
-    service = observed.daemon.properties.get("ActiveState", "unknown")
+            steps = _started(state, desired, steps)
+    service = state.services.daemon.properties.get("ActiveState", "unknown")
     before = {
-        "release": observed.current or None,
-        "files": dict(observed.files),
-        "service": service if f"{UNITS}/{UNIT}" in observed.files else "absent",
-        "mps": [one.device for one in observed.mps],
+        "release": state.release.current or None,
+        "files": dict(texts),
+        "service": service if f"{UNITS}/{UNIT}" in texts else "absent",
+        "mps": [daemon.device for daemon in served.mps],
     }
     warnings: t.Tuple[str, ...] = ()
     if desired.state == "started" and not steps:
-        cause = registration.missing(observed.status, listens=observed.kubelet)
-        told = [registration.warning(cause)] if cause else []
-        warnings = (*told, *held.warnings(observed.status))
-    if observed.removal and observed.removal.needed:
-        users = ", ".join(observed.removal.users) or "others"
-        warnings = (f"{', '.join(observed.removal.needed)} stays, as {users} needs it",)
+        cause = registration.missing(served.status, listens=served.kubelet)
+        unregistered = [registration.warning(cause)] if cause else []
+        warnings = (*unregistered, *held.warnings(served.status))
+    removal = state.python.removal
+    if removal and removal.kept:
+        users = ", ".join(removal.users) or "others"
+        warnings = (f"{', '.join(removal.kept)} stays, as {users} needs it",)
     return Plan(tuple(steps), before, _after(before, steps, desired), warnings=warnings)
 
 
@@ -171,124 +122,128 @@ def _after(
     }
 
 
-def _release(observed: Observed, desired: Desired, prefix: str) -> t.List[Step]:
+def _release(
+    release: ReleaseState, python: PythonState, desired: Desired, prefix: str
+) -> t.List[Step]:
     path = f"{prefix}/releases/{desired.digest}"
     summary = f"install the device plugin's environment as {path} and switch to it"
-    if observed.current == desired.digest and not observed.damage:
-        summary = f"link {prefix}/bin and the command gpu-plugin to {path}"
-        return [] if observed.linked else [Step("links", summary)]
-    if observed.current == desired.digest:
-        summary = f"make the device plugin's environment {path} again: {observed.damage}"
+    if release.current == desired.digest:
+        if not release.damage:
+            summary = f"link {prefix}/bin and the command gpu-plugin to {path}"
+            return [] if release.linked else [Step("links", summary)]
+        summary = f"make the device plugin's environment {path} again: {release.damage}"
     steps: t.List[Step] = []
-    if not observed.python:
-        steps += python_steps(observed.missing, desired.python, install=desired.install_python)
-    elif not observed.ensurepip:
-        if not observed.apt:
-            what = "cannot make virtual environments: its module ensurepip is missing"
+    if not python.program:
+        steps += python_steps(python.missing, desired.python, install=desired.install_python)
+    elif not python.ensurepip:
+        if not python.apt:
+            problem = "cannot make virtual environments: its module ensurepip is missing"
             hint = "install the distribution's package for it"
-            raise NodeError(f"{observed.python} {what}", hint=hint)
+            raise NodeError(f"{python.program} {problem}", hint=hint)
         steps.append(Step("venv_package", "install the package python3-venv"))
     return [*steps, Step("release", summary)]
 
 
-def _started(observed: Observed, desired: Desired, release: t.List[Step]) -> t.List[Step]:
-    handover.refuse(desired.owners.allocation, observed.held)
-    if observed.pod:
-        raise instance_lock.refusal(observed.pod, pod=False)
-    configs, status, why = _configs(observed, desired), observed.status, ""
+def _started(state: PluginState, desired: Desired, release: t.List[Step]) -> t.List[Step]:
+    services, served, files = state.services, state.serving, state.files
+    handover.refuse(desired.owners.allocation, state.dra.held)
+    if served.pod:
+        raise instance_lock.refusal(served.pod, pod=False)
+    configs, status, cause = _configs(files, desired), served.status, ""
     made = any(step.action == "release" for step in release)
     if made or any(step.params["path"] == desired.config_file for step in configs):
-        why = CHANGES
-    elif status and status.get("config_sha256") != observed.config_digest:
-        why = "it runs on another configuration"
-    manager = _manager(observed, desired)
-    files = _write(_unit(desired, UNIT), observed)
-    daemon = _service(UNIT, observed.daemon, desired, files, why)
+        cause = CHANGES
+    elif status and status.get("config_sha256") != files.config_digest:
+        cause = "it runs on another configuration"
+    manager = _manager(services.manager, files, desired)
+    daemon = _service(UNIT, services.daemon, desired, _write(_unit(desired, UNIT), files), cause)
     if not any(step.action == "restart" for step in daemon):
-        late = serving(observed)
+        late = serving(state)
         if late or any(step.action == "link" for step in configs):
             summary = f": {late}" if late else " until the device plugin follows its configuration"
             daemon.append(Step("wait", f"wait{summary}"))
-    labels = _labels(observed, desired, released=made)
-    dra = _dra(observed, desired, why)
+    labels = _labels(services.labels, files, desired, released=made)
+    dra = _dra(state, desired, cause)
     changes = [*configs, *manager, *daemon, *dra, *labels]
-    steps = [*_pause(observed, desired), *release, *_make_way(observed, desired), *changes]
-    # What needs no kubelet is done before one is waited for.
-    alone = bool(registration.missing(observed.status, listens=observed.kubelet))
+    pause = []
+    if (
+        desired.labels is not None
+        and desired.config_file == CONFIG
+        and services.labels.active
+        and files.link is not None
+    ):
+        summary = f"stop {LABELS_UNIT}, which would choose once more"
+        pause.append(Step("pause", summary, {"unit": LABELS_UNIT}))
+    # The DRA driver ends before the device plugin gets GPUs of it: no GPU is ever given out by both.
+    handed_over: t.List[Step] = []
+    if not desired.owners.dra:
+        handed_over = _remove_service(files, DRA_UNIT) + _remove_file(files, DRA_SETTINGS)
+    elif state.dra.moves and services.dra.active:
+        summary = f"stop {DRA_UNIT} while GPUs change their owner"
+        handed_over = [Step("pause", summary, {"unit": DRA_UNIT})]
+    steps = [*pause, *release, *handed_over, *changes]
+    # What needs no kubelet is completed before a kubelet is waited for.
+    alone = bool(registration.missing(status, listens=served.kubelet))
     if desired.require_kubelet and (daemon or alone):
         steps.append(Step("registration", "wait until a kubelet has registered the GPUs"))
     return steps
 
 
-def _make_way(observed: Observed, desired: Desired) -> t.List[Step]:
-    """Return what ends the DRA driver before the device plugin gets GPUs of it: no GPU is ever given out by both."""
-    if not desired.owners.dra:
-        return _remove_service(observed, DRA_UNIT) + _remove_file(observed, DRA_SETTINGS)
-    if not (observed.moves and observed.dra.active):
-        return []
-    return [Step("pause", f"stop {DRA_UNIT} while GPUs change their owner", {"unit": DRA_UNIT})]
-
-
-def _dra(observed: Observed, desired: Desired, why: str) -> t.List[Step]:
+def _dra(state: PluginState, desired: Desired, cause: str) -> t.List[Step]:
     """Return what brings the DRA driver up, once the device plugin gives out no GPU of it any more."""
     if not desired.owners.dra:
         return []
-    if observed.moves and observed.dra.active:
-        why = CHANGES
+    files, service = state.files, state.services.dra
+    if state.dra.moves and service.active:
+        cause = CHANGES
     settings = {DRA_SETTINGS: desired.dra_settings} if desired.dra_settings else {}
-    files = _write({**settings, **_unit(desired, DRA_UNIT)}, observed)
-    files += [] if settings else _remove_file(observed, DRA_SETTINGS)
-    steps = _service(DRA_UNIT, observed.dra, desired, files, why)
-    if observed.dra_late and not steps:
-        steps.append(Step("wait_dra", f"wait for {DRA_UNIT}: {observed.dra_late}"))
+    changes = _write({**settings, **_unit(desired, DRA_UNIT)}, files)
+    changes += [] if settings else _remove_file(files, DRA_SETTINGS)
+    steps = _service(DRA_UNIT, service, desired, changes, cause)
+    if state.dra.late and not steps:
+        steps.append(Step("wait_dra", f"wait for {DRA_UNIT}: {state.dra.late}"))
     return steps
 
 
-def _manager(observed: Observed, desired: Desired) -> t.List[Step]:
+def _manager(manager: Service, files: PluginFiles, desired: Desired) -> t.List[Step]:
     """Return what brings the manager of MPS daemons up to date. They and their clients run on meanwhile.
 
     Where none runs the device plugin starts it as soon as there is something to share.
     """
-    steps, unit = _write(_unit(desired, mps_units.UNIT), observed), mps_units.UNIT
-    if observed.manager.active and (steps or observed.manager.release != desired.digest):
-        why = CHANGES if steps else "it runs from another release"
-        steps.append(Step("restart", f"restart {unit}: {why}", {"unit": unit}))
+    steps, unit = _write(_unit(desired, mps_units.UNIT), files), mps_units.UNIT
+    if manager.active and (steps or manager.release != desired.digest):
+        cause = CHANGES if steps else "it runs from another release"
+        steps.append(Step("restart", f"restart {unit}: {cause}", {"unit": unit}))
     return steps
 
 
-def _configs(observed: Observed, desired: Desired) -> t.List[Step]:
-    steps = _write(desired.configs, observed, "config", ", checked by the device plugin first")
+def _configs(files: PluginFiles, desired: Desired) -> t.List[Step]:
+    steps = _write(desired.configs, files, "config", ", checked by the device plugin first")
     default = desired.config_file
-    if default != CONFIG and observed.link not in desired.configs:
+    if default != CONFIG and files.link not in desired.configs:
         summary = f"let {CONFIG} lead to {default}, until the node's label is read"
         steps.append(Step("link", summary, {"target": default, "path": CONFIG}))
-    there = sorted(path for path in observed.files if path.startswith(f"{CONFIGS}/"))
-    return steps + [_remove(path) for path in there if path not in desired.configs]
+    present = sorted(path for path in files.texts if path.startswith(f"{CONFIGS}/"))
+    return steps + [_remove(path) for path in present if path not in desired.configs]
 
 
-def _pause(observed: Observed, desired: Desired) -> t.List[Step]:
-    chooses = observed.labels.active and observed.link is not None
-    if desired.labels is None or desired.config_file != CONFIG or not chooses:
-        return []
-    words = f"stop {LABELS_UNIT}, which would choose once more"
-    return [Step("pause", words, {"unit": LABELS_UNIT})]
-
-
-def _labels(observed: Observed, desired: Desired, *, released: bool) -> t.List[Step]:
+def _labels(
+    service: Service, files: PluginFiles, desired: Desired, *, released: bool
+) -> t.List[Step]:
     if desired.labels is None:
         return []
     if not desired.labels:
-        return _unlabel(observed)
-    old, why = observed.files.get(SETTINGS), CHANGES if released else ""
+        return _unlabel(files)
+    old, cause = files.texts.get(SETTINGS), CHANGES if released else ""
     before, settings = env_variables(old), env_variables(desired.labels)
-    if not why and observed.labels.environment.get(DIGEST) != settings[DIGEST]:
-        why = "it runs on other settings"
+    if not cause and service.environment.get(DIGEST) != settings[DIGEST]:
+        cause = "it runs on other settings"
     steps = []
     if before.get(OUTPUT, "") not in ("", settings[OUTPUT]):
         summary = "remove the labels of the earlier output"
         steps.append(Step("unlabel", summary, {"settings": old}))
-    files = _write({SETTINGS: desired.labels, **_unit(desired, LABELS_UNIT)}, observed)
-    return steps + _service(LABELS_UNIT, observed.labels, desired, files, why)
+    changes = _write({SETTINGS: desired.labels, **_unit(desired, LABELS_UNIT)}, files)
+    return steps + _service(LABELS_UNIT, service, desired, changes, cause)
 
 
 def _unit(desired: Desired, name: str) -> t.Dict[str, str]:
@@ -296,18 +251,19 @@ def _unit(desired: Desired, name: str) -> t.Dict[str, str]:
 
 
 def _write(
-    files: t.Mapping[str, str], observed: Observed, action: str = "file", note: str = ""
+    texts: t.Mapping[str, str], files: PluginFiles, action: str = "file", note: str = ""
 ) -> t.List[Step]:
-    new = {path: text for path, text in files.items() if observed.files.get(path) != text}
     return [
-        Step(action, f"write {at}{note}", {"path": at, "text": text}) for at, text in new.items()
+        Step(action, f"write {path}{note}", {"path": path, "text": text})
+        for path, text in texts.items()
+        if files.texts.get(path) != text
     ]
 
 
 def _service(
-    unit: str, service: Service, desired: Desired, files: t.Sequence[Step], why: str
+    unit: str, service: Service, desired: Desired, files: t.Sequence[Step], cause: str
 ) -> t.List[Step]:
-    """Return what writes a service's files, and restarts it; ``why`` where that is due in any case."""
+    """Return what writes a service's files, and restarts it; ``cause`` where that is due in any case."""
     steps = list(files)
     if not service.enabled:
         steps.append(Step("enable", f"enable {unit}", {"unit": unit}))
@@ -315,65 +271,53 @@ def _service(
         summary = f"start {unit}: it is not running"
         return [*steps, Step("restart", summary, {"unit": unit})]
     if files:
-        why = CHANGES
-    elif service.unread and why != CHANGES:
-        why = "systemd has read other files of the unit than there are"
-    elif service.release != desired.digest and why != CHANGES:
-        why = "it runs from another release"
-    if why:
+        cause = CHANGES
+    elif service.unread and cause != CHANGES:
+        cause = "systemd has read other files of the unit than there are"
+    elif service.release != desired.digest and cause != CHANGES:
+        cause = "it runs from another release"
+    if cause:
         needs = (f"restart:{unit}",)
-        steps.append(Step("restart", f"restart {unit}: {why}", {"unit": unit}, needs))
+        steps.append(Step("restart", f"restart {unit}: {cause}", {"unit": unit}, needs))
     return steps
 
 
-def _stopped(observed: Observed) -> t.List[Step]:
-    """Stop the services and keep everything, for work on what they use."""
-    services = {LABELS_UNIT: observed.labels, DRA_UNIT: observed.dra, UNIT: observed.daemon}
-    there = {unit: one for unit, one in services.items() if f"{UNITS}/{unit}" in observed.files}
-    units = [unit for unit, one in there.items() if one.active or one.enabled]
-    steps = [Step("stop", f"stop and disable {unit}", {"unit": unit}) for unit in units]
-    return steps + mps_units.end(observed.mps)
-
-
-def _absent(observed: Observed, prefix: str) -> t.List[Step]:
-    refuse_if_busy("the DRA driver can't be removed while pods have its devices", observed.held)
-    steps = _unlabel(observed) + _remove_service(observed, DRA_UNIT)
-    steps += _remove_service(observed, UNIT) + mps_units.end(observed.mps)
+def _absent(state: PluginState, prefix: str) -> t.List[Step]:
+    refuse_if_busy("the DRA driver can't be removed while pods have its devices", state.dra.held)
+    files, release, removal = state.files, state.release, state.python.removal
+    steps = _unlabel(files) + _remove_service(files, DRA_UNIT)
+    steps += _remove_service(files, UNIT) + mps_units.end(state.serving.mps)
     planned = {step.params.get("path") for step in steps}
-    paths = [path for path in sorted(observed.files) if path not in planned]
-    if observed.link is not None:
-        paths.append(CONFIG)
-    if observed.current or observed.releases:
-        paths.append(prefix)
-    steps += [_remove(path) for path in paths if path != prefix]
-    if prefix in paths:
-        what = f"what the collection has made in {prefix}" if observed.beside else prefix
-        steps.append(Step("clear", f"remove {what}", {"path": prefix}))
-    if observed.removal is not None:  # of packages that were installed for environments
-        names = observed.removal.packages
-        some = f"remove {', '.join(names)}" if names else "forget the packages that were installed"
-        steps.append(Step("purge", some, {"packages": names}))
+    steps += [_remove(path) for path in sorted(files.texts) if path not in planned]
+    if files.link is not None:
+        steps.append(_remove(CONFIG))
+    if release.current or release.releases:
+        target = f"what the collection has made in {prefix}" if release.beside else prefix
+        steps.append(Step("clear", f"remove {target}", {"path": prefix}))
+    if removal is not None:  # of packages that were installed for environments
+        names = ", ".join(removal.packages)
+        summary = f"remove {names}" if names else "forget the packages that were installed"
+        steps.append(Step("purge", summary, {"packages": removal.packages}))
     return steps
 
 
-def _unlabel(observed: Observed) -> t.List[Step]:
+def _unlabel(files: PluginFiles) -> t.List[Step]:
     """Remove the node's labels, and the service that keeps them."""
-    service = _remove_service(observed, LABELS_UNIT)
-    if SETTINGS not in observed.files:
+    service = _remove_service(files, LABELS_UNIT)
+    if SETTINGS not in files.texts:
         return service
-    params = {"settings": observed.files[SETTINGS]}
+    params = {"settings": files.texts[SETTINGS]}
     return [Step("unlabel", "remove the node's labels", params), *service, _remove(SETTINGS)]
 
 
-def _remove_service(observed: Observed, unit: str) -> t.List[Step]:
+def _remove_service(files: PluginFiles, unit: str) -> t.List[Step]:
     path = f"{UNITS}/{unit}"
-    summary = f"stop, disable and remove {unit}"
-    there = path in observed.files
-    return [Step("remove_service", summary, {"unit": unit, "path": path})] if there else []
+    step = Step("remove_service", f"stop, disable and remove {unit}", {"unit": unit, "path": path})
+    return [step] if path in files.texts else []
 
 
-def _remove_file(observed: Observed, path: str) -> t.List[Step]:
-    return [_remove(path)] if path in observed.files else []
+def _remove_file(files: PluginFiles, path: str) -> t.List[Step]:
+    return [_remove(path)] if path in files.texts else []
 
 
 def _remove(path: str) -> Step:

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, the gpu.node authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""What the module's options ask for: the files of the device plugin and of node labels."""
+"""The state of the device plugin's deployment on a node, and the files that the module's options ask for."""
 
 from __future__ import annotations
 
@@ -14,7 +14,10 @@ import typing as t
 from .._base.dra import allocation as dra
 from .._base.dra.allocation import Library, Owners
 from .._base.errors import InputError, NodeError
+from .._base.packages.package import Removal
+from .._base.services.mps import Daemon
 from .._base.text.labels import NAME, check_label
+from .python import NOTHING, Missing
 
 CONFIG = "/etc/gpu-node/config.yaml"
 CONFIGS = "/etc/gpu-node/configs"
@@ -22,6 +25,117 @@ SETTINGS = "/etc/gpu-node/labels.env"
 DRA_SETTINGS = "/etc/gpu-node/dra.env"
 UNITS = "/etc/systemd/system"
 HEADER = "# Written by gpu.node.device_plugin: change the playbook's variables instead.\n"
+
+
+@dataclasses.dataclass(frozen=True)
+class Service:
+    """A service: its properties in systemd, and the variables that its process was started with."""
+
+    properties: t.Mapping[str, str] = dataclasses.field(default_factory=dict)
+    environment: t.Mapping[str, str] = dataclasses.field(default_factory=dict)
+
+    @property
+    def active(self) -> bool:
+        """Whether it runs."""
+        return self.properties.get("ActiveState") == "active"
+
+    @property
+    def enabled(self) -> bool:
+        """Whether it starts at boot."""
+        return self.properties.get("UnitFileState") == "enabled"
+
+    @property
+    def unread(self) -> bool:
+        """Whether its unit's files are others than systemd has read."""
+        return self.properties.get("NeedDaemonReload") == "yes"
+
+    @property
+    def release(self) -> str:
+        """The release that its process was started from."""
+        return self.environment.get("GPU_NODE_RELEASE", "")
+
+
+class PythonState(t.NamedTuple):
+    """The Python for a release's environment. ``program`` is empty where none will do, which ``missing`` describes.
+
+    ``removal`` is there when packages were installed for environments and are to go.
+    """
+
+    program: str = ""
+    ensurepip: bool = True
+    apt: bool = False
+    missing: Missing = NOTHING
+    removal: t.Optional[Removal] = None
+
+
+class ReleaseState(t.NamedTuple):
+    """The releases in the prefix; ``damage`` is the fault of the current one's environment.
+
+    ``linked`` tells that the links to it are there. ``beside`` are names in the prefix that the collection has not
+    made.
+    """
+
+    current: str = ""
+    releases: t.Tuple[str, ...] = ()
+    damage: str = ""
+    linked: bool = True
+    beside: t.Tuple[str, ...] = ()
+
+
+class PluginFiles(t.NamedTuple):
+    """Units, configurations and the labels' settings: texts by path.
+
+    ``link`` is where the daemon's configuration leads to, if it is a link; ``config_digest`` is that of its text.
+    """
+
+    texts: t.Mapping[str, str] = {}
+    link: t.Optional[str] = None
+    config_digest: str = ""
+
+
+class PluginServices(t.NamedTuple):
+    """The services of the device plugin, of node labels, of the manager of MPS daemons, and of the DRA driver."""
+
+    daemon: Service = Service()
+    labels: Service = Service()
+    manager: Service = Service()
+    dra: Service = Service()
+
+
+class DraState(t.NamedTuple):
+    """The DRA driver's part. ``late`` is why it does not serve, where it runs.
+
+    ``moves`` tells that GPUs change their owner, device plugin or DRA; ``held`` names the pods and claims that have a
+    GPU which has to go to another owner, or where all goes, a device of DRA.
+    """
+
+    late: str = ""
+    moves: bool = False
+    held: t.Tuple[str, ...] = ()
+
+
+class ServingState(t.NamedTuple):
+    """The devices that are served: the daemon's status, and the node's own devices, None where they are not known.
+
+    ``kubelet`` tells whether a kubelet listens, ``pod`` is a pod of the DaemonSet's that serves the node.
+    """
+
+    status: t.Mapping[str, t.Any] = {}
+    devices: t.Optional[t.FrozenSet[str]] = None
+    kubelet: bool = False
+    pod: str = ""
+    mps: t.Tuple[Daemon, ...] = ()
+
+
+class PluginState(t.NamedTuple):
+    """The state of a node: what the deployment has there, what runs, and what is served."""
+
+    python: PythonState
+    release: ReleaseState
+    files: PluginFiles
+    services: PluginServices
+    serving: ServingState
+    dra: DraState = DraState()
 
 
 @dataclasses.dataclass(frozen=True)

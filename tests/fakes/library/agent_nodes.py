@@ -5,20 +5,25 @@
 
 from __future__ import annotations
 
-import dataclasses
 from typing import Any
 
 from ansible_collections.gpu.node.plugins.module_utils._base.steps import Plan
 from ansible_collections.gpu.node.plugins.module_utils._device_plugin.plan import (
     LABELS_UNIT,
     UNIT,
-    Observed,
-    Service,
 )
 from ansible_collections.gpu.node.plugins.module_utils._device_plugin.state import (
     CONFIG,
     UNITS,
     Desired,
+    DraState,
+    PluginFiles,
+    PluginServices,
+    PluginState,
+    PythonState,
+    ReleaseState,
+    Service,
+    ServingState,
 )
 
 PREFIX = "/opt/gpu-node"
@@ -45,23 +50,36 @@ STATUS = {
     "mig_uuids": ["MIG-0"],
     "resources": {"nvidia.com/gpu": {"registered": True}},
 }
-FRESH = Observed(
-    python="python3",
-    ensurepip=True,
-    apt=True,
-    current="",
-    releases=(),
-    damage="it was not finished",
-    files={},
-    link=None,
-    daemon=Service(),
-    labels=Service(),
-    status={},
-    config_digest="",
-    kubelet=True,
-    devices=None,
+PARTS: dict[str, Any] = {
+    "python": PythonState,
+    "release": ReleaseState,
+    "files": PluginFiles,
+    "services": PluginServices,
+    "serving": ServingState,
+    "dra": DraState,
+}
+# The names by which tests change a state, with the part and the field that each is.
+FIELDS = {field: (part, field) for part, kind in PARTS.items() for field in kind._fields}
+RENAMED = {"python": "program", "files": "texts", "dra_late": "late"}
+FIELDS |= {name: FIELDS.pop(field) for name, field in RENAMED.items()}
+FRESH = PluginState(
+    PythonState("python3", apt=True),
+    ReleaseState(damage="it was not finished"),
+    PluginFiles(),
+    PluginServices(),
+    ServingState(kubelet=True),
 )
-RUNNING = dataclasses.replace(
+
+
+def changed(state: PluginState, **changes: Any) -> PluginState:
+    """A state with other values, by the names of FIELDS."""
+    for name, value in changes.items():
+        part, field = FIELDS[name]
+        state = state._replace(**{part: getattr(state, part)._replace(**{field: value})})
+    return state
+
+
+RUNNING = changed(
     FRESH,
     current="new",
     releases=("new",),
@@ -74,15 +92,12 @@ RUNNING = dataclasses.replace(
 )
 
 
-FRESH_FIELDS = {field.name for field in dataclasses.fields(FRESH)}
+def fresh(**changes: Any) -> PluginState:
+    return changed(FRESH, **changes)
 
 
-def fresh(**changes: Any) -> Observed:
-    return dataclasses.replace(FRESH, **changes)
-
-
-def seen(**changes: Any) -> Observed:
-    return dataclasses.replace(RUNNING, **changes)
+def seen(**changes: Any) -> PluginState:
+    return changed(RUNNING, **changes)
 
 
 def with_files(**texts: str | None) -> dict[str, Any]:

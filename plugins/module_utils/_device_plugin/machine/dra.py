@@ -21,9 +21,8 @@ from ..._machine.units import systemctl
 from ..._node.users import handover
 from ..._node.users.allocated import Devices
 from ..._node.users.machine import allocated
-from ..plan import Service
 from ..registration import KUBELET
-from ..state import CONFIG, DRA_SETTINGS, UNITS, Desired
+from ..state import CONFIG, DRA_SETTINGS, UNITS, Desired, DraState, Service
 
 CDI_FOLDER, CDI_PREFIX = "/run/cdi", names.CDI_KIND.replace("/", "-")
 FILES = (f"{UNITS}/{names.UNIT}", DRA_SETTINGS)  # that a deployment writes
@@ -38,26 +37,25 @@ LEFT = (
 )
 
 
-def observe(host: Host, desired: Desired, service: Ask) -> t.Dict[str, t.Any]:
-    """Return what Observed has of DRA. The kubelet is asked only where GPUs change their owner, or all goes.
+def is_deployed(host: Host) -> bool:
+    """Return whether the driver's unit is there."""
+    return host.exists(f"{UNITS}/{names.UNIT}")
+
+
+def observe(host: Host, desired: Desired, service: Service) -> DraState:
+    """Return the driver's state. The kubelet is asked only where GPUs change their owner, or all goes.
 
     Raises:
         InputError: if the library of HAMi-core is not the one that is asked for.
     """
     if desired.state == "started" and desired.library != NO_LIBRARY:
         verify(desired.library, host.read_bytes(desired.library.path))
-    there = host.exists(f"{UNITS}/{names.UNIT}")
-    unit = service(names.UNIT) if there else Service()
-    found: t.Dict[str, t.Any] = {"dra": unit}
-    if unit.active and desired.owners.dra:
-        found.update(dra_late=_late(host, unit))
-    if desired.state == "started":
-        before = owners_in(host.read(CONFIG))
-        if before != desired.owners:
-            found.update(moves=True, held=_held(host, desired.owners))
-    elif desired.state == "absent" and there:
-        found.update(held=_held(host, Owners()))
-    return found
+    late = _late(host, service) if service.active and desired.owners.dra else ""
+    if desired.state == "started" and owners_in(host.read(CONFIG)) != desired.owners:
+        return DraState(late, moves=True, held=_held(host, desired.owners))
+    if desired.state == "absent" and is_deployed(host):
+        return DraState(late, held=_held(host, Owners()))
+    return DraState(late)
 
 
 def _held(host: Host, wanted: Owners) -> t.Tuple[str, ...]:

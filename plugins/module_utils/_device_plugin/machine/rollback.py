@@ -15,8 +15,8 @@ from ..._base.services import mps
 from ..._base.steps import Step
 from ..._base.text import json_data
 from ..._machine.host import Host
-from ..plan import UNIT, Observed, serving
-from ..state import UNITS, Desired
+from ..plan import UNIT, serving
+from ..state import UNITS, Desired, PluginState
 
 MANAGER, DRA = f"{UNITS}/{mps.UNIT}", f"{UNITS}/{DRA_UNIT}"
 
@@ -36,13 +36,13 @@ class Kept:
     dra: str = ""
 
 
-def proven(observed: Observed, config_file: str) -> t.Optional[Kept]:
+def proven(state: PluginState, config_file: str) -> t.Optional[Kept]:
     """Return what the daemon runs on, if it serves with it; None where that is not shown."""
-    release = observed.daemon.release
-    if serving(observed) or not release or release not in observed.releases:
+    release, texts = state.services.daemon.release, state.files.texts
+    if serving(state) or not release or release not in state.release.releases:
         return None
-    config, unit = observed.files.get(config_file), observed.files.get(f"{UNITS}/{UNIT}")
-    others = (observed.files.get(MANAGER) or "", observed.files.get(DRA) or "")
+    config, unit = texts.get(config_file), texts.get(f"{UNITS}/{UNIT}")
+    others = (texts.get(MANAGER) or "", texts.get(DRA) or "")
     return None if config is None or unit is None else Kept(release, config, unit, *others)
 
 
@@ -84,9 +84,9 @@ class Rollback:
         self._path = f"{prefix}/rollback.json"
         self._served = False
 
-    def remember(self, observed: Observed) -> None:
+    def remember(self, state: PluginState) -> None:
         """Keep what serves now; what does not leaves in place what an earlier run has kept."""
-        found = None if self._served else proven(observed, self._config)
+        found = None if self._served else proven(state, self._config)
         if found and self.kept() != found:
             self._host.write(self._path, render(found), mode=0o600)
 

@@ -12,11 +12,10 @@ import pytest
 from ansible_collections.gpu.node.plugins.module_utils._base.errors import NodeError
 from ansible_collections.gpu.node.plugins.module_utils._device_plugin.plan import (
     UNIT,
-    Service,
     plan,
     serving,
 )
-from ansible_collections.gpu.node.plugins.module_utils._device_plugin.state import CONFIG
+from ansible_collections.gpu.node.plugins.module_utils._device_plugin.state import CONFIG, Service
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -30,6 +29,7 @@ from tests.fakes.library.agent_nodes import (
     STATUS,
     WANTED,
     actions,
+    changed,
     daemon,
     seen,
     with_files,
@@ -114,11 +114,11 @@ def test_without_a_kubelet_registration_is_not_waited_for() -> None:
 
 def test_no_python_and_no_ensurepip() -> None:
     with pytest.raises(NodeError, match=r"no Python from 3\.10 to 3\.14"):
-        plan(dataclasses.replace(FRESH, python=""), WANTED, PREFIX)
-    bare = dataclasses.replace(FRESH, ensurepip=False)
+        plan(changed(FRESH, python=""), WANTED, PREFIX)
+    bare = changed(FRESH, ensurepip=False)
     assert actions(plan(bare, WANTED, PREFIX))[:2] == ["venv_package", "release"]
     with pytest.raises(NodeError, match="ensurepip is missing"):
-        plan(dataclasses.replace(bare, apt=False), WANTED, PREFIX)
+        plan(changed(bare, apt=False), WANTED, PREFIX)
 
 
 def test_installed_is_the_environment_alone() -> None:

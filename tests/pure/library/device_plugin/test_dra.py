@@ -14,19 +14,29 @@ from ansible_collections.gpu.node.plugins.module_utils._base.errors import Input
 from ansible_collections.gpu.node.plugins.module_utils._device_plugin.plan import (
     LABELS_UNIT,
     UNIT,
-    Observed,
-    Service,
     plan,
 )
 from ansible_collections.gpu.node.plugins.module_utils._device_plugin.state import (
     CONFIG,
     UNITS,
     Desired,
+    PluginState,
+    Service,
     wanted,
 )
 from ansible_collections.gpu.node.plugins.module_utils._node.users.busy import Busy
 
-from tests.fakes.library.agent_nodes import FILES, FRESH, NAMED, ON, PREFIX, WANTED, actions, seen
+from tests.fakes.library.agent_nodes import (
+    FILES,
+    FRESH,
+    NAMED,
+    ON,
+    PREFIX,
+    WANTED,
+    actions,
+    changed,
+    seen,
+)
 
 DRA_UNIT = "gpu-dra.service"
 OPTIONS = {
@@ -72,9 +82,9 @@ def desired(allocation: str = "dra", config: Any = None, **options: Any) -> Desi
     return wanted(params)
 
 
-def steps(observed: Observed, of: Desired = WITH_DRA) -> list[tuple[str, str]]:
+def steps(state: PluginState, of: Desired = WITH_DRA) -> list[tuple[str, str]]:
     """What is done, each with the unit or the file that it is about."""
-    found = plan(observed, of, PREFIX).steps
+    found = plan(state, of, PREFIX).steps
     about = ((one.params.get("unit"), one.params.get("path", "")) for one in found)
     return [
         (step.action, unit or path.rpartition("/")[2])
@@ -95,10 +105,10 @@ def test_the_driver_starts_once_the_device_plugin_has_let_its_gpus_go() -> None:
 
 
 def test_the_driver_goes_before_the_device_plugin_gets_its_gpus() -> None:
-    back = steps(dataclasses.replace(ON_DRA, moves=True), WANTED)
+    back = steps(changed(ON_DRA, moves=True), WANTED)
     assert back == [("remove_service", DRA_UNIT), ("config", "config.yaml"), ("restart", UNIT)]
     other = dataclasses.replace(WITH_DRA, configs={CONFIG: "other"})
-    assert steps(dataclasses.replace(ON_DRA, moves=True), other) == [
+    assert steps(changed(ON_DRA, moves=True), other) == [
         ("pause", DRA_UNIT),
         ("config", "config.yaml"),
         ("restart", UNIT),
@@ -127,7 +137,7 @@ def test_what_runs_is_left_alone() -> None:
     ],
 )
 def test_each_drift_of_the_driver_is_mended(change: Any, expected: Any) -> None:
-    assert steps(dataclasses.replace(ON_DRA, **change)) == expected
+    assert steps(changed(ON_DRA, **change)) == expected
 
 
 def test_nothing_changes_while_pods_have_what_would_be_anothers() -> None:
@@ -138,7 +148,7 @@ def test_nothing_changes_while_pods_have_what_would_be_anothers() -> None:
     assert refused.value.details["key"] == "allocation"
     gone = dataclasses.replace(WANTED, state="absent")
     with pytest.raises(Busy, match="can't be removed while pods have its devices"):
-        plan(dataclasses.replace(ON_DRA, held=(pod,)), gone, PREFIX)
+        plan(changed(ON_DRA, held=(pod,)), gone, PREFIX)
 
 
 def test_the_driver_stops_and_goes_with_the_device_plugin() -> None:

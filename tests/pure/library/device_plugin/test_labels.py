@@ -12,8 +12,6 @@ import pytest
 from ansible_collections.gpu.node.plugins.module_utils._device_plugin.plan import (
     LABELS_UNIT,
     UNIT,
-    Observed,
-    Service,
     plan,
 )
 from ansible_collections.gpu.node.plugins.module_utils._device_plugin.state import (
@@ -22,6 +20,8 @@ from ansible_collections.gpu.node.plugins.module_utils._device_plugin.state impo
     SETTINGS,
     UNITS,
     Desired,
+    PluginState,
+    Service,
     env_variables,
     settings,
 )
@@ -36,6 +36,7 @@ from tests.fakes.library.agent_nodes import (
     PREFIX,
     WANTED,
     actions,
+    changed,
 )
 from tests.fakes.library.agent_nodes import RUNNING as UNLABELLED
 
@@ -57,21 +58,21 @@ def labels(text: str = TEXT, release: str = "new", **properties: str) -> Service
     return Service({**ON, **properties}, variables)
 
 
-def running(text: str = TEXT, **changes: Any) -> Observed:
+def running(text: str = TEXT, **changes: Any) -> PluginState:
     """A node that is labelled, with these settings."""
     files = {**FILES, SETTINGS: text, UNIT_FILE: NAMED[LABELS_UNIT]}
-    return dataclasses.replace(UNLABELLED, **{"files": files, "labels": labels(text), **changes})
+    return changed(UNLABELLED, **{"files": files, "labels": labels(text), **changes})
 
 
-def choosing(link: str | None, **changes: Any) -> Observed:
+def choosing(link: str | None, **changes: Any) -> PluginState:
     """A node whose label has chosen a configuration."""
-    files = {**running(CHOOSING).files, **SOME}
+    files = {**running(CHOOSING).files.texts, **SOME}
     del files[CONFIG]
     return running(CHOOSING, files=files, link=link, **changes)
 
 
-def planned(observed: Observed, desired: Desired = LABELLED) -> list[str]:
-    return actions(plan(observed, desired, PREFIX))
+def planned(state: PluginState, desired: Desired = LABELLED) -> list[str]:
+    return actions(plan(state, desired, PREFIX))
 
 
 def wanted(**changes: Any) -> Desired:
@@ -111,7 +112,7 @@ def test_what_an_interrupted_run_left_is_finished(
     change: dict[str, Any], expected: list[str]
 ) -> None:
     if "files" in change:
-        change = {"files": {**running().files, **change["files"]}}
+        change = {"files": {**running().files.texts, **change["files"]}}
     found = plan(running(**change), LABELLED, PREFIX)
     assert actions(found) == expected
     assert all(step.params.get("unit", LABELS_UNIT) == LABELS_UNIT for step in found.steps)
@@ -182,7 +183,7 @@ def test_stopped_keeps_all() -> None:
 
 def test_the_diff_has_what_the_steps_change() -> None:
     found = plan(choosing(MANY), LABELLED, PREFIX)
-    assert found.before["files"] == choosing(MANY).files
-    assert found.after["files"] == {**running().files}
+    assert found.before["files"] == choosing(MANY).files.texts
+    assert found.after["files"] == {**running().files.texts}
     gone = plan(running(), wanted(state="absent", digest=""), PREFIX).after
     assert gone == {"release": None, "files": {}, "service": "absent", "mps": []}

@@ -21,11 +21,10 @@ from ansible_collections.gpu.node.plugins.module_utils._base.services.mps import
 )
 from ansible_collections.gpu.node.plugins.module_utils._device_plugin.plan import (
     UNIT,
-    Service,
     plan,
     serving,
 )
-from ansible_collections.gpu.node.plugins.module_utils._device_plugin.state import Desired
+from ansible_collections.gpu.node.plugins.module_utils._device_plugin.state import Desired, Service
 
 from tests.fakes.library.agent_nodes import (
     MPS_UNIT,

@@ -12,7 +12,7 @@ import pytest
 from ansible_collections.gpu.node.plugins.module_utils._device_plugin import registration
 from ansible_collections.gpu.node.plugins.module_utils._device_plugin.plan import plan
 
-from tests.fakes.library.agent_nodes import PREFIX, RUNNING, STATUS, WANTED, actions, seen
+from tests.fakes.library.agent_nodes import PREFIX, RUNNING, STATUS, WANTED, actions, changed, seen
 
 LATE = {**STATUS, "resources": {"nvidia.com/gpu": {"registered": False}}}
 REQUIRED = dataclasses.replace(WANTED, require_kubelet=True)
@@ -43,12 +43,12 @@ def test_a_node_without_a_kubelet_is_told_of() -> None:
 )
 def test_what_is_registered_needs_no_word(found: Any) -> None:
     assert plan(found, WANTED, PREFIX).warnings == ()
-    assert registration.missing(found.status, listens=found.kubelet) == ""
+    assert registration.missing(found.serving.status, listens=found.serving.kubelet) == ""
 
 
 def test_before_the_end_nothing_is_told() -> None:
     """What is yet to start may register all of it."""
-    stopped = dataclasses.replace(alone(), files={})
+    stopped = changed(alone(), files={})
     assert plan(stopped, WANTED, PREFIX).steps
     assert plan(stopped, WANTED, PREFIX).warnings == ()
 

@@ -5,7 +5,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import json
 import typing as t
 
@@ -17,38 +16,33 @@ from ansible_collections.gpu.node.plugins.module_utils._device_plugin.machine.ro
     proven,
     render,
 )
-from ansible_collections.gpu.node.plugins.module_utils._device_plugin.plan import (
-    UNIT,
-    Observed,
+from ansible_collections.gpu.node.plugins.module_utils._device_plugin.plan import UNIT
+from ansible_collections.gpu.node.plugins.module_utils._device_plugin.state import (
+    CONFIG,
+    UNITS,
     Service,
 )
-from ansible_collections.gpu.node.plugins.module_utils._device_plugin.state import CONFIG, UNITS
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.fakes.library.agent_nodes import changed, seen
+
 FILES = {CONFIG: "c", f"{UNITS}/{UNIT}": "u"}
 DAEMON = Service({"ActiveState": "active"}, {"GPU_NODE_RELEASE": "old"})
-SERVES = Observed(
-    python="",
-    ensurepip=True,
-    apt=True,
-    current="new",
+STATUS = {"config_sha256": "d", "state": "serving", "resources": {"r": {"registered": True}}}
+SERVES = seen(
     releases=("new", "old"),
-    damage="",
     files=FILES,
-    link=None,
     daemon=DAEMON,
-    labels=Service(),
-    status={"config_sha256": "d", "state": "serving", "resources": {"r": {"registered": True}}},
+    status=STATUS,
     config_digest="d",
-    kubelet=True,
     devices=None,
 )
 
 
 def test_what_serves_is_kept_with_the_release_that_runs() -> None:
     assert proven(SERVES, CONFIG) == Kept("old", "c", "u")
-    manager = dataclasses.replace(SERVES, files={**FILES, MANAGER: "m"})
+    manager = changed(SERVES, files={**FILES, MANAGER: "m"})
     assert proven(manager, CONFIG) == Kept("old", "c", "u", "m")
 
 
@@ -57,8 +51,8 @@ def test_what_serves_is_kept_with_the_release_that_runs() -> None:
     [
         {"daemon": Service({"ActiveState": "failed"}, DAEMON.environment)},
         {"status": {}},
-        {"status": {**SERVES.status, "state": "refused"}},
-        {"status": {**SERVES.status, "resources": {"r": {"registered": False}}}},
+        {"status": {**STATUS, "state": "refused"}},
+        {"status": {**STATUS, "resources": {"r": {"registered": False}}}},
         {"config_digest": "other"},
         {"daemon": Service(DAEMON.properties)},
         {"daemon": Service(DAEMON.properties, {"GPU_NODE_RELEASE": "gone"})},
@@ -67,7 +61,7 @@ def test_what_serves_is_kept_with_the_release_that_runs() -> None:
     ],
 )
 def test_what_does_not_serve_is_not(changes: t.Dict[str, t.Any]) -> None:
-    assert proven(dataclasses.replace(SERVES, **changes), CONFIG) is None
+    assert proven(changed(SERVES, **changes), CONFIG) is None
 
 
 @given(st.builds(Kept, *[st.text(min_size=1)] * 3, st.text()))

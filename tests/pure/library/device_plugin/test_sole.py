@@ -10,16 +10,17 @@ import dataclasses
 import pytest
 from ansible_collections.gpu.node.plugins.module_utils._base.errors import NodeError
 from ansible_collections.gpu.node.plugins.module_utils._device_plugin.plan import plan
+from ansible_collections.gpu.node.plugins.module_utils._device_plugin.state import PluginState
 
-from tests.fakes.library.agent_nodes import FRESH, PREFIX, RUNNING, WANTED, seen
+from tests.fakes.library.agent_nodes import FRESH, PREFIX, RUNNING, WANTED, changed, seen
 
 POD = "the pod gpu-plugin-x7k2p"
 
 
 @pytest.mark.parametrize("node", [FRESH, RUNNING])
-def test_the_service_is_not_started_beside_a_pod(node: object) -> None:
+def test_the_service_is_not_started_beside_a_pod(node: PluginState) -> None:
     with pytest.raises(NodeError) as caught:
-        plan(dataclasses.replace(node, pod=POD), WANTED, PREFIX)  # type: ignore[type-var]
+        plan(changed(node, pod=POD), WANTED, PREFIX)
     said = str(caught.value)
     assert f"another device plugin serves the GPUs of this node: {POD}" in said
     assert "keep the DaemonSet's pods off this node" in said
