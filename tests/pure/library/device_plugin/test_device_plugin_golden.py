@@ -9,8 +9,6 @@
 from __future__ import annotations
 
 import functools
-import json
-import re
 from typing import Any
 
 import pytest
@@ -43,10 +41,11 @@ from tests.fakes.library.agent_nodes import (
     fresh,
     seen,
 )
+from tests.support.golden import plain, read_plans, write_plans
 from tests.support.paths import FAKES
 
 FOLDER = FAKES / "library/golden"
-DEEP = re.compile(r"\n {3,}|\n {2}(?=[\]}])")  # so that each answer has one line
+PLANS = FOLDER / "device_plugin.json"
 DRA = {"gpu-dra.service": "[Unit]\n# dra\n"}
 SERVICES = ("daemon", "labels", "manager", "dra")
 Json = dict[str, Any]
@@ -140,16 +139,9 @@ def plan_of_scene(scene: Json) -> Json:
     }
 
 
-@functools.cache
-def golden() -> Json:
-    """Return the kept plans."""
-    data: Json = json.loads((FOLDER / "device_plugin.json").read_text())
-    return data
-
-
 @pytest.mark.parametrize("name", scenes())
 def test_node_gets_its_golden_plan(name: str) -> None:
-    assert json.loads(json.dumps(plan_of_scene(scenes()[name]))) == golden()[name]
+    assert plain(plan_of_scene(scenes()[name])) == read_plans(PLANS)[name]
 
 
 def test_scenes_differ_in_each_field_of_the_state() -> None:
@@ -158,6 +150,4 @@ def test_scenes_differ_in_each_field_of_the_state() -> None:
 
 
 if __name__ == "__main__":
-    plans = {name: plan_of_scene(scene) for name, scene in scenes().items()}
-    text = DEEP.sub(" ", json.dumps(plans, indent=1))
-    (FOLDER / "device_plugin.json").write_text(f"{text}\n")
+    write_plans(PLANS, {name: plan_of_scene(scene) for name, scene in scenes().items()}, 2)
