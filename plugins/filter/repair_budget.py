@@ -57,8 +57,12 @@ from ansible_collections.gpu.node.plugins.module_utils._node.in_service import (
     from_answer,
     refusal,
 )
-from ansible_collections.gpu.node.plugins.module_utils._repair.case import LEASE_SECONDS, TOLERANCE
-from ansible_collections.gpu.node.plugins.module_utils._repair.case_file import VERSION, parse
+from ansible_collections.gpu.node.plugins.module_utils._repair.case import (
+    LEASE_SECONDS,
+    TOLERANCE,
+    VERSION,
+    parse_cases,
+)
 from ansible_collections.gpu.node.plugins.plugin_utils.controller import answers, rollout
 from ansible_collections.gpu.node.plugins.plugin_utils.controller import repair_budget as budgets
 from ansible_collections.gpu.node.plugins.plugin_utils.controller.declared import pinned_options
@@ -131,7 +135,7 @@ def _stands_since(answer: t.Mapping[str, t.Any], change: Change) -> float:
     """
     data = {"version": VERSION, "lease": answer["lease"] or None, "gpus": answer["cases"]}
     begun = seconds(change.begun) if change.begun else 0.0
-    return max(parse(json.dumps(data)).latest, begun)
+    return max(parse_cases(json.dumps(data)).latest, begun)
 
 
 def _of_another(

@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 import typing as t
 
-from .state import SXid, Xid
+from .signs import SXid, Xid
 
 # With --output=short-unix, and of dmesg as it is.
 JOURNAL = re.compile(r"(\d{1,11}\.\d{1,6}) \S+ kernel: (.*)", re.ASCII)

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, the gpu.node authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""What a run does next about each GPU of a node, from the verdict, the cases and who has set GPUs aside."""
+"""The plan of a run for each GPU of a node and for the node, from the verdict, the cases and the quarantine."""
 
 from __future__ import annotations
 
@@ -12,17 +12,15 @@ import typing as t
 from .._base.text.shown import counted
 from .._base.text.strict import written
 from .._node.quarantine import OPERATOR, REPAIR
-from . import case as kept
-from .actions import Action
-from .case import Boot, Case, Cases
-from .state import Answer, GpuVerdict, ObservedGpu, ObservedNode, Reason, Verdict
+from .case import NO_CASES, TOLERANCE, Boot, RepairCase, RepairCases
+from .signs import Action, Answer, GpuSigns, NodeSigns
+from .verdict import GpuVerdict, NodeVerdict, Reason
 
-DONE = "done"  # what comes of an attempt that has done what it was made for
 NEVER, WHEN_NEEDED = REBOOTS = ("never", "when_needed")
 
 
 class Next(enum.IntEnum):
-    """What comes next for a GPU; of a node's GPUs the strongest says what is done with the node."""
+    """The next step for a GPU; the strongest of a node's GPUs is the node's."""
 
     NOTHING = 0
     CLOSE = 1  # the GPU is not in the node any more, another one has its place
@@ -33,18 +31,18 @@ class Next(enum.IntEnum):
 
     @property
     def works(self) -> bool:
-        """Whether the node has to be taken out of service for it, or at least proved."""
+        """Whether the node has to be taken out of service for the step, or at least proved."""
         return self >= Next.PROVE
 
 
-class Seen(t.NamedTuple):
-    """A GPU as a run has found it; ``fenced_by`` is empty where nobody has set it aside.
+class RepairGpu(t.NamedTuple):
+    """A GPU with its signs; ``fenced_by`` is empty where nobody has set it aside.
 
     ``pods`` are the pods and claims that have it, as namespace/name. ``replaced_by`` is the UUID of the GPU that has
     its place now.
     """
 
-    observed: ObservedGpu
+    signs: GpuSigns
     pci: str = ""
     serial: str = ""
     number: t.Optional[int] = None
@@ -55,43 +53,39 @@ class Seen(t.NamedTuple):
     @property
     def uuid(self) -> str:
         """Return its UUID, or its PCI address where that is all that is known."""
-        return self.observed.uuid
+        return self.signs.uuid
 
 
-NOT_ASKED, UNKNOWN = ObservedNode(), Boot()
+NO_SIGNS, NO_BOOT = NodeSigns(), Boot()
 
 
 @dataclasses.dataclass(frozen=True)
-class Observation:
-    """A node as a run has found it; ``now`` in seconds since 1970. ``problem`` is why its GPUs can't be judged."""
+class RepairObservation:
+    """A node before a repair; ``now`` in seconds since 1970. ``problem`` is why its GPUs can't be judged."""
 
-    node: ObservedNode = NOT_ASKED
-    gpus: t.Tuple[Seen, ...] = ()
-    cases: Cases = kept.NOBODY
-    boot: Boot = UNKNOWN
+    node: NodeSigns = NO_SIGNS
+    gpus: t.Tuple[RepairGpu, ...] = ()
+    cases: RepairCases = NO_CASES
+    boot: Boot = NO_BOOT
     now: float = 0.0
     problem: str = ""
     warnings: t.Tuple[str, ...] = ()
 
-    def because(self, problem: str) -> Observation:
-        """Return it with why its GPUs can't be judged."""
-        return dataclasses.replace(self, problem=problem)
 
+class GpuPlan(t.NamedTuple):
+    """The next step for a GPU, and the same as a text for people."""
 
-class Todo(t.NamedTuple):
-    """What comes next for a GPU, and in words what a person is told of it."""
-
-    seen: Seen
+    gpu: RepairGpu
     verdict: GpuVerdict
     next: Next
     step: str = ""
-    case: t.Optional[Case] = None
+    case: t.Optional[RepairCase] = None
 
 
-class Work(t.NamedTuple):
-    """What a run does with the node. GPUs are named by their UUIDs, and pods by namespace/name.
+class NodePlan(t.NamedTuple):
+    """The plan for a node. GPUs are named by their UUIDs, and pods by namespace/name.
 
-    ``cases`` are those of which a case is kept, ``new`` those of them that have none yet, ``fence`` those to be set
+    ``cases`` are those of which a case is ours, ``new`` those of them that have none yet, ``fence`` those to be set
     aside, ``reset`` those to be reset, which takes those in ``with_them`` too where it is ``together``, ``reboot``
     those that a reboot is for, ``prove`` those that may be given back then, ``close`` those that are gone, and
     ``evict`` the pods that have what is reset.
@@ -109,70 +103,6 @@ class Work(t.NamedTuple):
     close: t.Tuple[str, ...] = ()
     evict: t.Tuple[str, ...] = ()
     cordon: bool = False
-
-
-def reset_since(case: t.Optional[Case]) -> float:
-    """Return when a GPU was last reset or its node rebooted by a repair, 0 where it was not or did not work."""
-    done = [one.at for one in case.attempts if one.result == DONE] if case else []
-    return max(done, default=0.0)
-
-
-def todo(seen: Observation, verdict: Verdict, reboot: str) -> t.Tuple[Todo, ...]:
-    """Return what comes next for each GPU. ``reboot`` is one of ``REBOOTS``."""
-    found = []
-    judgements, own = {one.uuid: one for one in verdict.gpus}, _own(verdict)
-    for one in seen.gpus:
-        judged = _as_node(judgements[one.uuid], own)
-        case = seen.cases.gpus.get(one.uuid)
-        case = case if case and case.is_open else None
-        found.append(Todo(one, judged, *_next(one, judged, case, reboot), case=case))
-    lost = [one.uuid for one in seen.gpus if one.observed.answer is Answer.LOST]
-    return _kept_by(lost, found) if lost else tuple(found)
-
-
-def _kept_by(lost: t.Sequence[str], found: t.Sequence[Todo]) -> t.Tuple[Todo, ...]:
-    """Return it with no reset, as nvidia-smi makes none on a node with a GPU that is lost; a reboot is one of all."""
-    if any(one.next is Next.REBOOT for one in found):
-        return tuple(found)
-    told = f"nvidia-smi resets no GPU of a node while one is lost ({', '.join(lost)}): {REBOOT_IT}"
-    return tuple(
-        one._replace(next=Next.WAIT, step=told) if one.next is Next.RESET else one for one in found
-    )
-
-
-def _as_node(judged: GpuVerdict, own: t.Tuple[Reason, ...]) -> GpuVerdict:
-    """Return a GPU's verdict, or its node's where switches or services of the node ask for a reset of all GPUs."""
-    asked = max((one.action for one in own), default=Action.NONE)
-    if all(one.action is not Action.RESET_ALL for one in own) or judged.action >= asked:
-        return judged
-    return judged._replace(action=asked, reasons=(*own, *judged.reasons), together=())
-
-
-def _own(verdict: Verdict) -> t.Tuple[Reason, ...]:
-    """Return the node's reasons that are of none of its GPUs."""
-    of_gpus = {f"GPU {one.uuid}: {reason.text}" for one in verdict.gpus for reason in one.reasons}
-    return tuple(one for one in verdict.reasons if one.text not in of_gpus)
-
-
-def _next(one: Seen, judged: GpuVerdict, case: t.Optional[Case], reboot: str) -> t.Tuple[Next, str]:
-    action = judged.action
-    if one.replaced_by:
-        told = f"GPU {one.replaced_by} is in its place, so nothing is left to do for it"
-        return (Next.CLOSE, told) if case or one.fenced_by == REPAIR else (Next.NOTHING, "")
-    if one.fenced_by == OPERATOR:
-        return (Next.WAIT, BY_HAND) if action.fences or case else (Next.NOTHING, "")
-    if not action.fences:
-        again = case is not None or one.fenced_by == REPAIR
-        restarts = action is Action.RESTART_APPLICATION
-        told = "restart what uses it" if restarts else WAITS.get(action, "")
-        return (Next.PROVE, "it is proved and given back") if again else (Next.NOTHING, told)
-    if action is Action.DRAIN_THEN_RESET and one.pods:
-        return Next.WAIT, f"it is reset by the run after {', '.join(one.pods)} has ended"
-    if action.resets:
-        return Next.RESET, "it is reset, proved and given back"
-    if action is Action.REBOOT and reboot == WHEN_NEEDED:
-        return Next.REBOOT, "the node is rebooted, and the GPU proved and given back"
-    return Next.WAIT, WAITS[action]
 
 
 BY_HAND = "an operator has set it aside: gpu.node.release gives it back"
@@ -195,62 +125,135 @@ WAITS: t.Mapping[Action, str] = {
 }
 
 
-def work(found: t.Sequence[Todo], *, fences: bool = True) -> Work:
-    """Return what is done with the node; ``fences`` tells whether a GPU that is set aside gets no new pods here."""
-    by = {each: [one.seen.uuid for one in found if one.next is each] for each in Next}
-    strongest = max((one.next for one in found), default=Next.NOTHING)
-    resets = [] if strongest is Next.REBOOT else [one for one in found if one.next is Next.RESET]
-    reset = tuple(one.seen.uuid for one in resets)
-    together = any(one.verdict.action is Action.RESET_ALL for one in resets)
+# --- the next step for each GPU ---
+
+
+def plan_gpus(
+    observation: RepairObservation, verdict: NodeVerdict, reboot: str
+) -> t.Tuple[GpuPlan, ...]:
+    """Return the next step for each GPU. ``reboot`` is one of ``REBOOTS``."""
+    own = _own_reasons(verdict)
+    asked = max((reason.action for reason in own), default=Action.NONE)
+    whole = any(reason.action is Action.RESET_ALL for reason in own)
+    verdicts = {gpu.uuid: gpu for gpu in verdict.gpus}
+    plans = []
+    for gpu in observation.gpus:
+        judged = verdicts[gpu.uuid]
+        if whole and judged.action < asked:
+            # Switches or services of the node ask for a reset of all its GPUs.
+            judged = judged._replace(action=asked, reasons=(*own, *judged.reasons), together=())
+        case = observation.cases.gpus.get(gpu.uuid)
+        case = case if case and case.is_open else None
+        plans.append(GpuPlan(gpu, judged, *_next_step(gpu, judged.action, case, reboot), case=case))
+    lost = [gpu.uuid for gpu in observation.gpus if gpu.signs.answer is Answer.LOST]
+    if lost and all(plan.next is not Next.REBOOT for plan in plans):
+        text = (
+            f"nvidia-smi resets no GPU of a node while one is lost ({', '.join(lost)}): {REBOOT_IT}"
+        )
+        plans = [
+            plan._replace(next=Next.WAIT, step=text) if plan.next is Next.RESET else plan
+            for plan in plans
+        ]
+    return tuple(plans)
+
+
+def _own_reasons(verdict: NodeVerdict) -> t.Tuple[Reason, ...]:
+    """Return the node's reasons that are of none of its GPUs."""
+    of_gpus = {f"GPU {gpu.uuid}: {reason.text}" for gpu in verdict.gpus for reason in gpu.reasons}
+    return tuple(reason for reason in verdict.reasons if reason.text not in of_gpus)
+
+
+def _next_step(
+    gpu: RepairGpu, action: Action, case: t.Optional[RepairCase], reboot: str
+) -> t.Tuple[Next, str]:
+    """Return the next step for a GPU, and the same as a text."""
+    if gpu.replaced_by:
+        text = f"GPU {gpu.replaced_by} is in its place, so nothing is left to do for it"
+        return (Next.CLOSE, text) if case or gpu.fenced_by == REPAIR else (Next.NOTHING, "")
+    if gpu.fenced_by == OPERATOR:
+        return (Next.WAIT, BY_HAND) if action.fences or case else (Next.NOTHING, "")
+    if not action.fences:
+        if case is not None or gpu.fenced_by == REPAIR:
+            return Next.PROVE, "it is proved and given back"
+        restarts = action is Action.RESTART_APPLICATION
+        return Next.NOTHING, "restart what uses it" if restarts else WAITS.get(action, "")
+    if action is Action.DRAIN_THEN_RESET and gpu.pods:
+        return Next.WAIT, f"it is reset by the run after {', '.join(gpu.pods)} has ended"
+    if action.resets:
+        return Next.RESET, "it is reset, proved and given back"
+    if action is Action.REBOOT and reboot == WHEN_NEEDED:
+        return Next.REBOOT, "the node is rebooted, and the GPU proved and given back"
+    return Next.WAIT, WAITS[action]
+
+
+# --- the plan for the node ---
+
+
+def plan_node(plans: t.Sequence[GpuPlan], *, fences: bool = True) -> NodePlan:
+    """Return the plan for the node; ``fences`` tells whether a GPU that is set aside gets no new pods here."""
+    strongest = max((plan.next for plan in plans), default=Next.NOTHING)
+    resets = [] if strongest is Next.REBOOT else [p for p in plans if p.next is Next.RESET]
+    reset = tuple(plan.gpu.uuid for plan in resets)
+    several = [plan.verdict for plan in resets if plan.verdict.action is Action.RESET_ALL]
     with_them = tuple(
-        one.seen.uuid
-        for one in found
-        if together and one.seen.uuid not in reset and _taken(one, resets)
+        plan.gpu.uuid
+        for plan in plans
+        if plan.gpu.uuid not in reset
+        and any(not verdict.together or plan.gpu.uuid in verdict.together for verdict in several)
     )
-    touched = {*reset, *with_them}
-    kept_of = [one for one in found if one.next >= Next.WAIT and _ours(one)]
-    return Work(
+    ours = [p for p in plans if p.next >= Next.WAIT and p.gpu.fenced_by != OPERATOR]
+    # A GPU whose UUID nobody knows is allocated by nobody.
+    fence = tuple(
+        plan.gpu.uuid
+        for plan in plans
+        if plan.verdict.action.fences
+        and not plan.gpu.fenced_by
+        and not plan.gpu.replaced_by
+        and plan.gpu.uuid != plan.gpu.pci
+    )
+    evicted = {pod for p in plans if p.gpu.uuid in (*reset, *with_them) for pod in p.gpu.pods}
+    return NodePlan(
         strongest,
-        cases=tuple(one.seen.uuid for one in kept_of),
-        new=tuple(one.seen.uuid for one in kept_of if one.case is None),
-        fence=tuple(one.seen.uuid for one in found if one.verdict.action.fences and _unfenced(one)),
+        cases=tuple(plan.gpu.uuid for plan in ours),
+        new=tuple(plan.gpu.uuid for plan in ours if plan.case is None),
+        fence=fence,
         reset=reset,
-        together=together,
+        together=bool(several),
         with_them=with_them,
-        reboot=tuple(by[Next.REBOOT]),
+        reboot=tuple(plan.gpu.uuid for plan in plans if plan.next is Next.REBOOT),
         prove=tuple(
-            one.seen.uuid
-            for one in found
-            if one.next is Next.PROVE or one.seen.uuid in reset or one.next is Next.REBOOT
+            plan.gpu.uuid
+            for plan in plans
+            if plan.next in (Next.PROVE, Next.REBOOT) or plan.gpu.uuid in reset
         ),
-        close=tuple(by[Next.CLOSE]),
-        evict=tuple(
-            sorted({pod for one in found if one.seen.uuid in touched for pod in one.seen.pods})
-        ),
+        close=tuple(plan.gpu.uuid for plan in plans if plan.next is Next.CLOSE),
+        evict=tuple(sorted(evicted)),
         cordon=strongest is Next.REBOOT or bool(with_them) or bool(reset and not fences),
     )
 
 
-def _taken(one: Todo, resets: t.Sequence[Todo]) -> bool:
-    """Tell whether a reset of others takes a GPU too."""
-    several = [each.verdict for each in resets if each.verdict.action is Action.RESET_ALL]
-    return any(not each.together or one.seen.uuid in each.together for each in several)
+def new_cases(
+    plans: t.Sequence[GpuPlan], work: NodePlan, now: float, boot: Boot
+) -> t.Dict[str, RepairCase]:
+    """Return the cases that the run begins or goes on with, by the GPUs' UUIDs. ``now`` in seconds since 1970."""
+    return {
+        plan.gpu.uuid: RepairCase(
+            plan.gpu.serial,
+            plan.gpu.pci,
+            plan.verdict.action,
+            tuple(reason.text for reason in plan.verdict.reasons if reason.action),
+            now,
+            boot,
+        )
+        for plan in plans
+        if plan.gpu.uuid in work.cases
+    }
 
 
-def _ours(one: Todo) -> bool:
-    return one.seen.fenced_by != OPERATOR
-
-
-def _unfenced(one: Todo) -> bool:
-    """Tell whether a GPU has to be set aside yet; one whose UUID nobody knows is given out by nobody."""
-    seen = one.seen
-    return not seen.fenced_by and not seen.replaced_by and seen.uuid != seen.pci
-
-
-def clock_problem(seen: Observation) -> str:
-    """Say that the node's clock was set back, empty where its times can be trusted."""
-    ahead = seen.cases.latest - seen.now
-    if ahead <= kept.TOLERANCE:
+def clock_problem(observation: RepairObservation) -> str:
+    """Return that the node's clock was set back, or nothing if its times can be trusted."""
+    ahead = observation.cases.latest - observation.now
+    if ahead <= TOLERANCE:
         return ""
     return (
         f"the node's clock is {ahead:.0f} s behind what its repairs have written down, so it is not known what was"
@@ -258,35 +261,32 @@ def clock_problem(seen: Observation) -> str:
     )
 
 
-def _of_node(own: t.Sequence[Reason]) -> t.List[str]:
-    """Return what is told of the node: of a switch nobody knows which GPUs it concerns, and those tell."""
-    asks = [one.text for one in own if one.action is Action.ASK]
-    if not asks or any(one.action is Action.RESET_ALL for one in own):
-        return []
-    return [f"the node: ask: {'; '.join(asks)}", f"  next: {SWITCHES}"]
-
-
-def lines(found: t.Sequence[Todo], said: Work, verdict: Verdict) -> t.List[str]:
-    """Return what a person is told of the node and of GPUs with something to tell: verdict, why, what comes next."""
-    told = _of_node(_own(verdict))
-    for one in found:
-        if one.verdict.action is Action.NONE and one.next is Next.NOTHING:
+def describe(plans: t.Sequence[GpuPlan], work: NodePlan, verdict: NodeVerdict) -> t.List[str]:
+    """Return lines for people about the node and each GPU with a fault: the verdict, the reasons, the next step."""
+    lines = []
+    own = _own_reasons(verdict)
+    asks = [reason.text for reason in own if reason.action is Action.ASK]
+    if asks and all(reason.action is not Action.RESET_ALL for reason in own):
+        # Nobody knows which GPUs a switch concerns; a reset of all is told by the GPUs.
+        lines += [f"the node: ask: {'; '.join(asks)}", f"  next: {SWITCHES}"]
+    for plan in plans:
+        gpu, action = plan.gpu, plan.verdict.action
+        if action is Action.NONE and plan.next is Next.NOTHING:
             continue
-        name = f"GPU {one.seen.number} " if one.seen.number is not None else "GPU "
-        place = f", {one.seen.pci}" if one.seen.pci and one.seen.pci != one.seen.uuid else ""
-        matter = [reason.text for reason in one.verdict.reasons if reason.action]
-        why = "; ".join(matter) or "nothing is wrong with it"
-        told.append(f"{name}({one.seen.uuid}{place}): {one.verdict.action.name.lower()}: {why}")
-        told += [f"  next: {one.step}"] if one.step else []
-        if one.case and one.case.attempts:
-            last = one.case.attempts[-1]
-            times = counted(len(one.case.attempts), "attempt")
-            told.append(
-                f"  before: {times}, the last a {last.action.name.lower()} at {written(last.at)}:"
-                f" {last.result or 'it is not known what came of it'}"
+        name = f"GPU {gpu.number} " if gpu.number is not None else "GPU "
+        place = f", {gpu.pci}" if gpu.pci and gpu.pci != gpu.uuid else ""
+        reasons = [reason.text for reason in plan.verdict.reasons if reason.action]
+        cause = "; ".join(reasons) or "nothing is wrong with it"
+        lines.append(f"{name}({gpu.uuid}{place}): {action.word}: {cause}")
+        lines += [f"  next: {plan.step}"] if plan.step else []
+        if plan.case and plan.case.attempts:
+            last = plan.case.attempts[-1]
+            lines.append(
+                f"  before: {counted(len(plan.case.attempts), 'attempt')}, the last a {last.action.word} at"
+                f" {written(last.at)}: {last.result or 'it is not known what came of it'}"
             )
-    if said.with_them:
-        told.append(f"the reset takes {', '.join(said.with_them)} too")
-    if said.evict:
-        told.append(f"these have what is reset: {', '.join(said.evict)}")
-    return told
+    if work.with_them:
+        lines.append(f"the reset takes {', '.join(work.with_them)} too")
+    if work.evict:
+        lines.append(f"these have what is reset: {', '.join(work.evict)}")
+    return lines

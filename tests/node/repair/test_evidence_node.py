@@ -11,15 +11,14 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from ansible_collections.gpu.node.plugins.module_utils._repair.actions import Action
 from ansible_collections.gpu.node.plugins.module_utils._repair.case import (
     FAILED,
     PATH,
-    Case,
-    Cases,
-    Tried,
+    RepairCase,
+    RepairCases,
+    dump_cases,
 )
-from ansible_collections.gpu.node.plugins.module_utils._repair.case_file import dump
+from ansible_collections.gpu.node.plugins.module_utils._repair.signs import Action, Attempt
 from gpunode_tool.testing import Node, Play
 
 DRIVER = str(Path(__file__).parents[1] / "driver/driver.yml")
@@ -57,9 +56,9 @@ def test_evidence_is_fetched_from_a_node_and_the_report_shows_the_repair(
     again, _files = evidence(node, tmp_path / "first", uuid, "before")
     assert again.changed() == []
 
-    tried = (Tried(Action.RESET, 1795320600.0, "the GPU does not answer"),)
-    case = Case(gpu["facts"]["serial"], gpu["pci"], Action.REPLACE, ("XID 79",), 1795320000.0)
-    text = dump(Cases(None, {uuid: case._replace(stage=FAILED, attempts=tried)}))
+    tried = (Attempt(Action.RESET, 1795320600.0, "the GPU does not answer"),)
+    case = RepairCase(gpu["facts"]["serial"], gpu["pci"], Action.REPLACE, ("XID 79",), 1795320000.0)
+    text = dump_cases(RepairCases(None, {uuid: case._replace(stage=FAILED, attempts=tried)}))
     node.run("sh", "-c", f"umask 077; printf %s '{text}' > {PATH}")
     _run, files = evidence(node, tmp_path / "rma", uuid, "rma")
     assert [name for name in files if name.startswith("earlier/")]

@@ -15,13 +15,12 @@ from ansible_collections.gpu.node.plugins.module_utils._checks.report import sta
 from ansible_collections.gpu.node.plugins.module_utils._checks.report.cases import rows
 from ansible_collections.gpu.node.plugins.module_utils._driver.releases.table import parse
 from ansible_collections.gpu.node.plugins.module_utils._node.users.allocated import Allocation
-from ansible_collections.gpu.node.plugins.module_utils._repair.actions import Action
 from ansible_collections.gpu.node.plugins.module_utils._repair.case import (
     FAILED,
-    Case,
-    Cases,
-    Tried,
+    RepairCase,
+    RepairCases,
 )
+from ansible_collections.gpu.node.plugins.module_utils._repair.signs import Action, Attempt
 
 TODAY = datetime.date(2026, 11, 22)
 MADE = "2026-11-22T04:30:00Z"
@@ -94,7 +93,7 @@ def answer(
     faults: tuple[dict[str, Any], ...] = (),
     reboot: tuple[str, ...] = (),
     labels: dict[str, str] | None = None,
-    cases: dict[str, Case] | None = None,
+    cases: dict[str, RepairCase] | None = None,
 ) -> dict[str, Any]:
     """Return the answer of gpu.node.plan with its option status."""
     loaded = {"version": driver, "kind": "open"}
@@ -122,7 +121,7 @@ def answer(
             "allocations": status.allocations(given, gpus),
             "allocations_unknown": "",
             "reboot": list(reboot),
-            "cases": rows(Cases(None, cases or {})),
+            "cases": rows(RepairCases(None, cases or {})),
             "cases_unknown": "",
         },
     }
@@ -161,13 +160,13 @@ def fault(gpu_uuid: str, index: int, reason: str, xid: int | None) -> dict[str, 
     }
 
 
-def repair(**more: Any) -> Case:
+def repair(**more: Any) -> RepairCase:
     """Return a GPU's repair that did not help."""
     tried = (
-        Tried(Action.RESET, 1795320600.0, "done"),
-        Tried(Action.REBOOT, 1795324200.0, "the GPU does not answer"),
+        Attempt(Action.RESET, 1795320600.0, "done"),
+        Attempt(Action.REBOOT, 1795324200.0, "the GPU does not answer"),
     )
-    case = Case(
+    case = RepairCase(
         "1651023000042",
         "0000:07:00.0",
         Action.REPLACE,

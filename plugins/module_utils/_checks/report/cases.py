@@ -8,9 +8,9 @@ from __future__ import annotations
 import typing as t
 
 from ..._repair import case as kept
-from ..._repair.actions import Action
-from ..._repair.case import Case, Cases
+from ..._repair.case import RepairCase, RepairCases
 from ..._repair.plan import WAITS
+from ..._repair.signs import Action
 
 Json = t.Dict[str, t.Any]
 MOST_REASONS = 8  # that are told of a case
@@ -43,12 +43,12 @@ BY_ACTION: t.Mapping[Action, str] = {
 }
 
 
-def rows(cases: Cases) -> t.List[Json]:
+def rows(cases: RepairCases) -> t.List[Json]:
     """Return the cases, JSON-able, also those that are over. Times are in seconds since 1970."""
     return [_row(uuid, gpu) for uuid, gpu in cases.gpus.items()]
 
 
-def _row(uuid: str, case: Case) -> Json:
+def _row(uuid: str, case: RepairCase) -> Json:
     return {
         "gpu": uuid,
         "serial": case.serial,
@@ -67,6 +67,6 @@ def _row(uuid: str, case: Case) -> Json:
     }
 
 
-def upcoming(case: Case) -> str:
+def upcoming(case: RepairCase) -> str:
     """Return what comes next for a GPU, empty where nothing does."""
     return BY_STAGE.get(case.stage, BY_ACTION[case.verdict])

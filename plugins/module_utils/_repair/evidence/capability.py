@@ -13,7 +13,7 @@ from ..._base.text import json_data
 from ..._machine.host import Host
 from ..._machine.limited import Programs
 from ..._node.machine import facts
-from ..case import NOBODY, Cases
+from ..case import NO_CASES, RepairCases
 from ..machine import cases as kept
 from . import manifest
 from .machine.archives import Archives
@@ -37,7 +37,7 @@ class EvidenceCapability:
         params: t.Mapping[str, t.Any],
         *,
         programs: t.Optional[Programs] = None,
-        now: t.Callable[[], float] = kept.now,
+        now: t.Callable[[], float] = kept.read_clock,
     ) -> None:
         self._host, self._wanted = host, Wanted.of(params)
         self._programs = programs or Programs(host)
@@ -59,14 +59,14 @@ class EvidenceCapability:
         found = together(self._told.gpus, bus, cases)
         silent = frozenset(bus) - {one.pci for one in self._told.gpus}
         named = frozenset(one.evidence for one in cases.gpus.values() if one.is_open)
-        boot = kept.boot(self._host).boot_id
+        boot = kept.observe_boot(self._host).boot_id
         return Observed(found, silent, cases, problem, boot, self._archives.names(), named)
 
-    def _cases(self) -> t.Tuple[Cases, str]:
+    def _cases(self) -> t.Tuple[RepairCases, str]:
         try:
             return kept.CaseFile(self._host).read(), ""
         except NodeError as error:
-            return NOBODY, str(error)
+            return NO_CASES, str(error)
 
     def plan(self, state: Observed) -> Plan:
         """Return the steps. InputError: a GPU that the node can't have, or not one for an RMA."""

@@ -12,8 +12,7 @@ from ..._base.text import json_data
 from ..._base.text.masking import masked
 from ..._base.text.readable import as_yaml
 from ..._base.text.strict import written
-from ..case import Cases
-from ..case_file import data_of
+from ..case import RepairCases, cases_as_data
 from .state import Archive, Gpu, Missing, Part
 
 FILE, SUMMARY = "manifest.json", "summary.txt"
@@ -42,7 +41,7 @@ def data(
     archive: Archive,
     machine: Machine,
     gpus: t.Sequence[Gpu],
-    cases: Cases,
+    cases: RepairCases,
     since: float,
     contents: t.Sequence[Part],
     missing: t.Sequence[Missing],
@@ -69,7 +68,7 @@ def data(
     )
 
 
-def _gpu(gpu: Gpu, machine: Machine, cases: Cases, earlier: t.Sequence[Earlier]) -> Json:
+def _gpu(gpu: Gpu, machine: Machine, cases: RepairCases, earlier: t.Sequence[Earlier]) -> Json:
     case = cases.gpus.get(gpu.uuid)
     facts, as_of = gpu.facts, ""
     if len(facts) <= 1:  # it does not answer: what it said last
@@ -78,7 +77,7 @@ def _gpu(gpu: Gpu, machine: Machine, cases: Cases, earlier: t.Sequence[Earlier])
             if found:
                 facts, as_of = {**found[0], **facts}, one.archive.at
     answers = {"answers": not as_of and len(facts) > 1, **({"as_of": as_of} if as_of else {})}
-    history = data_of(Cases(None, {gpu.uuid: case}))["gpus"][gpu.uuid] if case else None
+    history = cases_as_data(RepairCases(None, {gpu.uuid: case}))["gpus"][gpu.uuid] if case else None
     address = gpu.pci or (case.pci if case else "")
     place = {"uuid": gpu.uuid, "pci": address, "slot": machine.slots.get(address, "")}
     return {**place, **answers, "facts": dict(facts), "case": history}

@@ -11,7 +11,7 @@ from ..._base.errors import InputError
 from ..._base.steps import Plan, Step
 from ..._base.text.shown import counted
 from ..._base.text.strict import written
-from ..case import Case
+from ..case import RepairCase
 from .selection import select
 from .state import DAY, FULL, NEVER, NO_BOOT, RMA, Archive, Gpu, Observed, Wanted
 
@@ -48,7 +48,7 @@ def decide(observed: Observed, wanted: Wanted, now: float) -> Decision:
     return Decision(archive, False, gpus, since)
 
 
-def _name(gpus: t.Sequence[Gpu], cases: t.Mapping[str, Case], *, closed_too: bool) -> str:
+def _name(gpus: t.Sequence[Gpu], cases: t.Mapping[str, RepairCase], *, closed_too: bool) -> str:
     """Return the name of what evidence is about: of an open case, of a GPU, or of the node."""
     for uuid, case in cases.items():
         if case.is_open or closed_too:
@@ -62,7 +62,7 @@ def _plain(text: str) -> str:
     return "".join(one if one.isascii() and one.isalnum() else "-" for one in text)[:80] or NODE
 
 
-def _since(cases: t.Iterable[Case], now: float) -> float:
+def _since(cases: t.Iterable[RepairCase], now: float) -> float:
     """Return a day before the oldest of the cases that are open, or before now."""
     return max(0.0, min([now, *(one.since for one in cases if one.is_open)]) - DAY)
 

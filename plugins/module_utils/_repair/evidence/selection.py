@@ -9,7 +9,7 @@ import re
 import typing as t
 
 from ..._base.errors import InputError
-from ..case import Case, Cases
+from ..case import RepairCase, RepairCases
 from .state import Gpu, Observed
 
 UUID = re.compile(r"GPU-[0-9A-Za-z-]{1,80}")
@@ -17,7 +17,7 @@ ADDRESS = re.compile(r"(?:[0-9a-f]{4,8}:)?([0-9a-f]{2}:[0-9a-f]{2}\.[0-7])")
 ANY = "a UUID, PCI address, serial number or index of a GPU of this node"
 
 
-def together(told: t.Sequence[Gpu], bus: t.Iterable[str], cases: Cases) -> t.Tuple[Gpu, ...]:
+def together(told: t.Sequence[Gpu], bus: t.Iterable[str], cases: RepairCases) -> t.Tuple[Gpu, ...]:
     """Return the GPUs of the node in the order of their PCI addresses, and behind them those that only cases have.
 
     ``told`` are those that nvidia-smi tells of, ``bus`` the addresses on the PCI bus.
@@ -34,7 +34,7 @@ def together(told: t.Sequence[Gpu], bus: t.Iterable[str], cases: Cases) -> t.Tup
     return (*(found[address] for address in sorted(found)), *rest)
 
 
-def _of_case(uuid: str, case: t.Optional[Case], address: str) -> Gpu:
+def _of_case(uuid: str, case: t.Optional[RepairCase], address: str) -> Gpu:
     return Gpu(uuid, address, {"serial": case.serial} if case and case.serial else {})
 
 

@@ -10,7 +10,7 @@ import typing as t
 
 from ..._base.errors import InputError
 from ..._base.text.strict import seconds, written
-from ..case import Cases
+from ..case import RepairCases
 
 FOLDER = "/var/lib/gpu-node/evidence"
 BEFORE, AFTER, RMA = "before", "after", "rma"
@@ -134,7 +134,7 @@ class Observed(t.NamedTuple):
 
     gpus: t.Tuple[Gpu, ...]
     silent: t.FrozenSet[str]
-    cases: Cases
+    cases: RepairCases
     cases_problem: str
     boot: str
     archives: t.Tuple[Archive, ...]

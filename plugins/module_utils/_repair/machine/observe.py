@@ -1,7 +1,7 @@
 # Copyright (c) 2026, the gpu.node authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""A node as a repair finds it: what its GPUs and its kernel say, what was done before, and who has what."""
+"""A node before a repair: the signs of its GPUs and of its kernel, the earlier attempts, and the pods of each GPU."""
 
 from __future__ import annotations
 
@@ -17,159 +17,167 @@ from ..._node.machine.quarantine import QuarantineFile
 from ..._node.quarantine import Quarantine
 from ..._node.users.allocated import Allocation, places
 from ..._node.users.machine import allocated
-from .. import connected
-from ..case import Boot, Cases
-from ..plan import Observation, Seen, reset_since
-from ..state import ANSWERED, ObservedGpu, ObservedNode
-from . import cases, observe_node, observe_nvml
+from ..case import Boot, RepairCases
+from ..plan import RepairGpu, RepairObservation
+from ..signs import ANSWERS_BY_ERROR, GpuSigns, connected_gpus
+from . import cases as case_file
+from . import observe_node, observe_nvml
 from .observe_nvml import Asked
 
 DRIVERS = "/proc/driver/nvidia/gpus"  # a folder for each GPU that the driver has
 UUID = re.compile(r"^GPU UUID:\s+(GPU-[0-9a-fA-F-]{36})\s*$", re.M)
 EXCLUDED = re.compile(r"^GPU Excluded:\s+Yes\s*$", re.M)
 NO_DRIVER = "no driver of NVIDIA's is loaded"
+Pods = t.Mapping[str, t.Tuple[str, ...]]
 
 
-class Settings(t.NamedTuple):
-    """How far the kernel's log is read back, in seconds, and how many GPUs are meant."""
+class RepairSettings(t.NamedTuple):
+    """The seconds of the kernel's log that are read, and the number of GPUs that the node is to have."""
 
     window: float
     gpu_count: int = -1
 
 
-class _Told(t.NamedTuple):
+class _Readings(t.NamedTuple):
     """All that was read, by PCI address where it is of GPUs."""
 
-    devices: t.Mapping[str, str]  # those on the bus, with their architectures
+    architectures: t.Mapping[str, str]  # of the GPUs on the bus
     asked: t.Mapping[str, Asked]
     uuids: t.Mapping[str, str]
     log: observe_node.Log
     quarantine: Quarantine
-    cases: Cases
+    cases: RepairCases
     boot: Boot
 
+    def uuid(self, address: str) -> str:
+        """Return the UUID of the GPU at an address, or the address where nobody knows it."""
+        devices = self.asked.get(address, Asked()).devices
+        if devices and devices.gpu.uuid:
+            return devices.gpu.uuid
+        recorded = {entry.pci: uuid for uuid, entry in self.quarantine.gpus.items() if entry.pci}
+        recorded.update({case.pci: uuid for uuid, case in self.cases.gpus.items() if case.pci})
+        return self.uuids.get(address) or recorded.get(address, address)
 
-def observe(host: Host, settings: Settings) -> Observation:
-    """Return what was found; what can't be known is said. NodeError: files of ours are damaged."""
-    now, boot, known = cases.now(), cases.boot(host), cases.CaseFile(host).read()
-    devices = {one.address: one.architecture for one in facts.gpus(host)}
-    loaded = facts.loaded_driver(host)
-    missing = facts.recorded_gpus(host, devices, settings.gpu_count).missing
-    nothing = Observation(cases=known, boot=boot, now=now)
-    if loaded is None:
-        return nothing.because(NO_DRIVER) if devices or missing else nothing
-    uuids = _uuids(host)
+    def fenced_by(self, uuid: str) -> str:
+        """Return who has set a GPU aside, itself or with its node; empty where nobody has."""
+        entry = self.quarantine.of(uuid)
+        return entry.by if entry else ""
+
+
+def observe(host: Host, settings: RepairSettings) -> RepairObservation:
+    """Return the node and its GPUs, with a problem where they can't be judged. NodeError: files of ours are damaged."""
+    now, boot = case_file.read_clock(), case_file.observe_boot(host)
+    cases = case_file.CaseFile(host).read()
+    architectures = {gpu.address: gpu.architecture for gpu in facts.gpus(host)}
+    driver = facts.loaded_driver(host)
+    missing = facts.recorded_gpus(host, architectures, settings.gpu_count).missing
+    nothing = RepairObservation(cases=cases, boot=boot, now=now)
+    if driver is None:
+        problem = NO_DRIVER if architectures or missing else ""
+        return dataclasses.replace(nothing, problem=problem)
+    uuids = _driver_uuids(host)
     try:
         asked = observe_nvml.ask(uuids)
     except NvmlError as error:
-        return nothing.because(str(error))
+        return dataclasses.replace(nothing, problem=str(error))
     log = observe_node.log(host, now, now - settings.window)
-    names = {**log.logged.uuids, **{address: one for address, one in uuids.items() if one}}
-    told = _Told(devices, asked, names, log, QuarantineFile(host).read(), known, boot)
-    pods, untold = _pods(host, told)
-    gpus = [_seen(told, one, pods.get(one, ())) for one in (*asked, *missing)]
-    gpus += _gone(told, gpus)
-    branch = int(loaded.version.partition(".")[0])
-    node = _node(host, told, branch, now, [one for one in gpus if not one.replaced_by])
-    warnings = (*log.warnings, *untold, *_unasked(asked))
-    return Observation(node, tuple(gpus), known, boot, now, warnings=warnings)
+    uuids = {**log.logged.uuids, **{address: uuid for address, uuid in uuids.items() if uuid}}
+    quarantine = QuarantineFile(host).read()
+    readings = _Readings(architectures, asked, uuids, log, quarantine, cases, boot)
+    warnings = list(log.warnings)
+    pods: Pods = {}
+    try:
+        pods = _pods(readings, allocated.observe(host))
+    except NodeError as error:
+        warnings.append(str(error))
+    gpus = [_gpu(readings, address, pods.get(address, ())) for address in (*asked, *missing)]
+    gpus += _absent_gpus(readings, gpus)
+    fabric = observe_node.fabric(host, now)
+    resets = [
+        cases.gpus[gpu.uuid].reset_at if gpu.uuid in cases.gpus else 0.0
+        for gpu in gpus
+        if not gpu.replaced_by
+    ]
+    branch = int(driver.version.partition(".")[0])
+    node = dataclasses.replace(
+        observe_node.node(host, asked.values(), branch, fabric),
+        fabric_restarted=fabric.restarted > max(resets, default=0.0),
+        sxids=log.logged.sxids(since=min(resets, default=0.0)),
+    )
+    warnings += [
+        f"the GPU at {address} can't be asked for signs of faults: {gpu.error}"
+        for address, gpu in asked.items()
+        if gpu.error and gpu.error.code not in ANSWERS_BY_ERROR
+    ]
+    return RepairObservation(node, tuple(gpus), cases, boot, now, warnings=tuple(warnings))
 
 
-def _uuids(host: Host) -> t.Dict[str, str]:
-    """Return the GPUs that the driver has, with their UUIDs where it tells them, but for those that it leaves out."""
-    found = {}
+def _driver_uuids(host: Host) -> t.Dict[str, str]:
+    """Return the driver's GPUs by their addresses, with UUIDs where it tells them, without those that it excludes."""
+    uuids = {}
     for address in host.listdir(DRIVERS):
         text = host.read(f"{DRIVERS}/{address}/information") or ""
         if not EXCLUDED.search(text):
-            named = UUID.search(text)
-            found[address] = named[1] if named else ""
-    return found
+            match = UUID.search(text)
+            uuids[address] = match[1] if match else ""
+    return uuids
 
 
-def _name(told: _Told, address: str) -> str:
-    """Return the UUID of the GPU at an address, or the address where nobody knows it."""
-    there = told.asked.get(address, Asked()).devices
-    kept = {one.pci: uuid for uuid, one in told.quarantine.gpus.items() if one.pci}
-    kept.update({one.pci: uuid for uuid, one in told.cases.gpus.items() if one.pci})
-    return (
-        (there.gpu.uuid if there else "") or told.uuids.get(address) or kept.get(address, address)
-    )
-
-
-def _seen(told: _Told, address: str, pods: t.Tuple[str, ...]) -> Seen:
-    uuid, asked = _name(told, address), told.asked.get(address, Asked())
-    case = told.cases.gpus.get(uuid)
-    edges = {one: each.links.peers if each.links else None for one, each in told.asked.items()}
-    peers = connected.peers(address, edges)
-    observed = ObservedGpu(
+def _gpu(readings: _Readings, address: str, pods: t.Tuple[str, ...]) -> RepairGpu:
+    uuid, asked = readings.uuid(address), readings.asked.get(address, Asked())
+    case = readings.cases.gpus.get(uuid)
+    links = {at: gpu.links.peers if gpu.links else None for at, gpu in readings.asked.items()}
+    peers = connected_gpus(address, links)
+    signs = GpuSigns(
         uuid,
-        architecture=told.devices.get(address, ""),
-        present=address in told.devices,
+        architecture=readings.architectures.get(address, ""),
+        present=address in readings.architectures,
         answer=asked.answer,
         signs=asked.signs,
-        xids=told.log.logged.xids(address, since=reset_since(case)),
-        attempts=case.tried(told.boot) if case else (),
-        peers=None if peers is None else tuple(_name(told, one) for one in peers),
+        xids=readings.log.logged.xids(address, since=case.reset_at if case else 0.0),
+        attempts=case.counted_attempts(readings.boot) if case else (),
+        peers=None if peers is None else tuple(map(readings.uuid, peers)),
     )
     serial = asked.serial or (case.serial if case else "")
-    return Seen(observed, address, serial, asked.number, _by(told, uuid), pods)
+    return RepairGpu(signs, address, serial, asked.number, readings.fenced_by(uuid), pods)
 
 
-def _by(told: _Told, uuid: str) -> str:
-    """Return who has set a GPU aside, itself or with its node; empty where nobody has."""
-    found = told.quarantine.of(uuid)
-    return found.by if found else ""
+def _absent_gpus(readings: _Readings, gpus: t.Sequence[RepairGpu]) -> t.List[RepairGpu]:
+    """Return the GPUs of open cases and of the quarantine that the driver does not have any more."""
+    cases = readings.cases.gpus
+    addresses = {uuid: entry.pci for uuid, entry in readings.quarantine.gpus.items()}
+    addresses.update({uuid: case.pci for uuid, case in cases.items() if case.is_open})
+    present = {gpu.uuid for gpu in gpus}
+    absent = []
+    for uuid, address in sorted(addresses.items()):
+        if uuid not in present:
+            successors = [gpu.uuid for gpu in gpus if gpu.pci == address and gpu.signs.present]
+            case = cases.get(uuid)
+            attempts = case.counted_attempts(readings.boot) if case else ()
+            absent.append(
+                RepairGpu(
+                    GpuSigns(uuid, present=False, attempts=attempts),
+                    address,
+                    case.serial if case else "",
+                    fenced_by=readings.fenced_by(uuid),
+                    replaced_by="".join(successors[:1]),
+                )
+            )
+    return absent
 
 
-def _gone(told: _Told, gpus: t.Sequence[Seen]) -> t.Iterator[Seen]:
-    """Yield the GPUs of open cases and of our fences that the driver does not have any more."""
-    places_of = {uuid: one.pci for uuid, one in told.quarantine.gpus.items()}
-    places_of.update({uuid: one.pci for uuid, one in told.cases.gpus.items() if one.is_open})
-    here = {one.uuid: one for one in gpus}
-    for uuid, address in sorted(places_of.items()):
-        if uuid not in here:
-            other = [one.uuid for one in gpus if one.pci == address and one.observed.present]
-            case = told.cases.gpus.get(uuid)
-            attempts = case.tried(told.boot) if case else ()
-            gone = ObservedGpu(uuid, present=False, attempts=attempts)
-            serial = case.serial if case else ""
-            yield Seen(gone, address, serial, None, _by(told, uuid), (), "".join(other[:1]))
+def _pods(readings: _Readings, allocations: t.Iterable[Allocation]) -> Pods:
+    """Return the pods and claims by the PCI addresses of their GPUs.
 
-
-def _node(host: Host, told: _Told, branch: int, now: float, gpus: t.Sequence[Seen]) -> ObservedNode:
-    fabric = observe_node.fabric(host, now)
-    resets = [reset_since(told.cases.gpus.get(one.uuid)) for one in gpus]
-    return dataclasses.replace(
-        observe_node.node(host, told.asked.values(), branch, fabric),
-        fabric_restarted=fabric.restarted > max(resets, default=0.0),
-        sxids=told.log.logged.sxids(since=min(resets, default=0.0)),
-    )
-
-
-def _pods(host: Host, told: _Told) -> t.Tuple[t.Dict[str, t.Tuple[str, ...]], t.List[str]]:
-    """Return the pods and claims by the PCI addresses of their GPUs, and why that is not known where it is not."""
-    try:
-        given = allocated.observe(host)
-    except NodeError as error:
-        return {}, [str(error)]
-    found: t.Dict[str, t.Dict[str, None]] = {}
-    for one in given:
-        for address in _addresses(told, one):
-            found.setdefault(address, {})[f"{one.namespace}/{one.pod}"] = None
-    return {address: tuple(pods) for address, pods in found.items()}, []
-
-
-def _addresses(told: _Told, one: Allocation) -> t.Set[str]:
-    """Return where an allocation is: on each GPU that tells nothing of itself, where it is on none of the others."""
-    devices = {one.devices.gpu.uuid: address for address, one in told.asked.items() if one.devices}
-    known = [each.devices for each in told.asked.values() if each.devices]
-    found = {devices[place.gpu] for place in places(one, known)}
-    silent = {address for address, each in told.asked.items() if not each.devices}
-    named = {address for address in silent if told.uuids.get(address, "?") in one.device}
-    return found or named or silent
-
-
-def _unasked(asked: t.Mapping[str, Asked]) -> t.Iterator[str]:
-    for address, one in asked.items():
-        if one.error and one.error.code not in ANSWERED:
-            yield f"the GPU at {address} can't be asked for signs of faults: {one.error}"
+    An allocation that is on none of the GPUs that answer is on each that does not.
+    """
+    known = [gpu.devices for gpu in readings.asked.values() if gpu.devices]
+    addresses = {gpu.devices.gpu.uuid: at for at, gpu in readings.asked.items() if gpu.devices}
+    silent = {address for address, gpu in readings.asked.items() if not gpu.devices}
+    pods: t.Dict[str, t.Dict[str, None]] = {}
+    for allocation in allocations:
+        own = {addresses[place.gpu] for place in places(allocation, known)}
+        named = {at for at in silent if readings.uuids.get(at, "?") in allocation.device}
+        for address in own or named or silent:
+            pods.setdefault(address, {})[f"{allocation.namespace}/{allocation.pod}"] = None
+    return {address: tuple(names) for address, names in pods.items()}

@@ -12,7 +12,7 @@ from ..._base.text.shown import counted, printable
 from ..._machine.host import Host, properties
 from ..._node.machine import facts
 from .. import kernel_log
-from ..state import ObservedNode, Virtual
+from ..signs import NodeSigns, Virtual
 from .observe_nvml import Asked
 
 SECONDS = 60.0  # that reading a log may take
@@ -99,14 +99,14 @@ def fabric(host: Host, now: float) -> Fabric:
     return Fabric(switches, runs if runs or switches else None, at)
 
 
-def node(host: Host, asked: t.Collection[Asked], branch: int, links: Fabric) -> ObservedNode:
+def node(host: Host, asked: t.Collection[Asked], branch: int, links: Fabric) -> NodeSigns:
     """Return what kind of machine it is to its GPUs, by what they tell and by what is on the PCI bus."""
     told = [one.virtual for one in asked if one.virtual is not None]
     # One that is passed through says so, however the others answer.
     order = (Virtual.VGPU, Virtual.PASSTHROUGH, Virtual.NONE)
     # Switches of a rack are in none of its machines.
     switched = links.switches or any(one.links and one.links.switch for one in asked)
-    return ObservedNode(
+    return NodeSigns(
         branch,
         next((one for one in order if one in told), None) or virtual(host),
         nvswitch=switched,

@@ -24,7 +24,7 @@ from ..._machine.nvml.readings import links
 from ..._machine.nvml.real import Nvml, open_nvml
 from ..._machine.nvml.within import LATE, all_within, within
 from ..._node.users.allocated import Devices
-from ..state import ANSWERED, Answer, Virtual
+from ..signs import ANSWERS_BY_ERROR, Answer, Virtual
 
 HUNG = 60.0  # seconds without an answer after which a GPU counts as hung, as for the device plugin
 MODES: t.Mapping[int, Virtual] = {
@@ -51,7 +51,7 @@ class Asked(t.NamedTuple):
     @property
     def answer(self) -> Answer:
         """Return how NVML answers for the GPU."""
-        return ANSWERED.get(self.error.code, Answer.YES) if self.error else Answer.YES
+        return ANSWERS_BY_ERROR.get(self.error.code, Answer.YES) if self.error else Answer.YES
 
 
 def ask(addresses: t.Iterable[str]) -> t.Dict[str, Asked]:

@@ -25,10 +25,9 @@ from ..._node.users.allocated import Allocation, Devices, places
 from ..._node.users.holders import OURS
 from ..._node.users.machine.users import MAJOR, gpu_users, user_of
 from ..._node.users.users import KERNELS, User
-from .. import connected
 from ..machine import observe_node, observe_nvml
 from ..machine.observe_nvml import HUNG, Asked
-from ..state import Answer, ObservedGpu
+from ..signs import Answer, GpuSigns, connected_gpus
 from .state import NOTHING_TOLD, Found, Server, State
 
 DRIVERS = "/proc/driver/nvidia/gpus"  # a folder for each GPU that the driver has
@@ -115,11 +114,11 @@ def _found(
     more: t.Mapping[str, More],
 ) -> Found:
     one, links = asked[address], {at: each.links for at, each in asked.items()}
-    peers = connected.peers(address, {at: each and each.peers for at, each in links.items()})
+    peers = connected_gpus(address, {at: each and each.peers for at, each in links.items()})
     on_bus = {each.address: each.architecture for each in facts.gpus(host)}
     kind = architecture(one.devices.gpu.pci_device_id) if one.devices else ""
     names = {at: told[at].get("GPU UUID", at) for at in asked}
-    observed = ObservedGpu(
+    observed = GpuSigns(
         names[address],
         architecture=kind or on_bus.get(address, ""),
         answer=one.answer,

@@ -12,9 +12,8 @@ from ..._base.errors import InputError, NodeError
 from ..._base.steps import IDLE_GPU, Step
 from ..._node.resets import REBOOT
 from ..._node.users.busy import DRAIN, refuse_if_busy
-from .. import findings, rules
-from ..actions import Action
-from ..state import Reason
+from ..signs import Action
+from ..verdict import Reason, gpu_reasons, reset_rule
 from ..xids.table import Table
 from .state import Found, State
 
@@ -61,7 +60,7 @@ def _is(gpu: Found, name: str) -> bool:
 
 def reasons(state: State, gpu: Found) -> t.List[Reason]:
     """Return what a GPU tells of its faults, and what waits for its reset; XIDs say what was, not what is."""
-    found = findings.of_gpu(gpu.observed, state.node, NO_XIDS)
+    found = gpu_reasons(gpu.observed, state.node, NO_XIDS)
     return [
         *found,
         *(Reason(Action.RESET, f"its {one} changes by a reset") for one in gpu.waiting),
@@ -97,7 +96,7 @@ def wrong(state: State, gpu: t.Optional[Found]) -> str:
 
 def rule(state: State, gpu: Found) -> str:
     """Say how this machine resets a GPU."""
-    return rules.rule(state.node, gpu.observed).text
+    return reset_rule(state.node, gpu.observed).text
 
 
 def stops_fabric(state: State) -> bool:
@@ -143,7 +142,7 @@ def groups(state: State, gpus: t.Sequence[Found], *, together: bool) -> t.List[G
 
 def _with(state: State, gpu: Found) -> t.List[Found]:
     """Return the GPUs that are reset with one. NodeError: it can't be reset here."""
-    found = rules.rule(state.node, gpu.observed)
+    found = reset_rule(state.node, gpu.observed)
     if found.action is Action.REBOOT:
         raise NodeError(f"{gpu} can't be reset", cause=found.text, hint=REBOOT)
     if found.action is Action.ASK:

@@ -9,9 +9,9 @@ import typing as t
 
 from ..._base.gpu import ECC, PERSISTENCE, POWER, SettingsTold
 from ..._node.users.allocated import Devices
-from ..state import ObservedGpu, ObservedNode
+from ..signs import GpuSigns, NodeSigns
 
-NOTHING_TOLD, NOT_ASKED = SettingsTold({}), ObservedNode()
+NOTHING_TOLD, NOT_ASKED = SettingsTold({}), NodeSigns()
 
 
 class Server(t.NamedTuple):
@@ -27,7 +27,7 @@ class Found(t.NamedTuple):
     ``users`` are those whom a reset would take it from, in words.
     """
 
-    observed: ObservedGpu
+    observed: GpuSigns
     pci: str
     number: t.Optional[int] = None
     serial: str = ""
@@ -82,7 +82,7 @@ class State(t.NamedTuple):
     ``ours`` are the services of this collection that run, ``fabric_unit`` whether the fabric manager's does.
     """
 
-    node: ObservedNode = NOT_ASKED
+    node: NodeSigns = NOT_ASKED
     gpus: t.Tuple[Found, ...] = ()
     ours: t.Tuple[str, ...] = ()
     fabric_unit: bool = False

@@ -11,8 +11,8 @@ import typing as t
 
 from ..._base.errors import InputError
 from ..._base.text.table import ORIGIN, check_keys, chosen, day, mapping
-from ..actions import NAMES, Action
-from .known import RECOVERY_CHANGED, TABLE
+from ..signs import ACTIONS, Action
+from .known import TABLE
 
 NUMBER = re.compile(r"\d{1,5}", re.ASCII)
 FORM = "true for the collection's own, false for none, or a table with as_of and xids"
@@ -89,9 +89,9 @@ def _count(key: str, value: t.Any, expected: str) -> int:
 
 
 def _action(key: str, value: t.Any) -> Action:
-    found = NAMES.get(value) if isinstance(value, str) else None
+    found = ACTIONS.get(value) if isinstance(value, str) else None
     if found is None:
-        raise InputError.of(key, value, f"one of {', '.join(NAMES)}")
+        raise InputError.of(key, value, f"one of {', '.join(ACTIONS)}")
     return found
 
 

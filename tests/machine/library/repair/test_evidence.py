@@ -15,9 +15,12 @@ import sys
 from pathlib import Path
 
 import pytest
-from ansible_collections.gpu.node.plugins.module_utils._repair.actions import Action
-from ansible_collections.gpu.node.plugins.module_utils._repair.case import Case, Cases, Tried
-from ansible_collections.gpu.node.plugins.module_utils._repair.case_file import dump
+from ansible_collections.gpu.node.plugins.module_utils._repair.case import (
+    RepairCase,
+    RepairCases,
+    dump_cases,
+)
+from ansible_collections.gpu.node.plugins.module_utils._repair.signs import Action, Attempt
 from ansible_collections.gpu.node.plugins.modules import gpu_evidence
 
 from tests.machine.library.repair.conftest import NOW, Scene
@@ -42,18 +45,18 @@ def uuid(scene: Scene, gpu: int = 0) -> str:
     return found
 
 
-def give_case(scene: Scene, gpu: int = 0, **more: object) -> Case:
-    case = Case(
+def give_case(scene: Scene, gpu: int = 0, **more: object) -> RepairCase:
+    case = RepairCase(
         "1651023000000",
         "0000:18:00.0",
         Action.REPLACE,
         ("row remapping failed, token=s3cret",),
         NOW - 3600,
-        attempts=(Tried(Action.RESET, NOW - 1800, "the GPU did not come back"),),
+        attempts=(Attempt(Action.RESET, NOW - 1800, "the GPU did not come back"),),
     )._replace(**more)
     path = scene.tmp / "lib/repair.json"
     path.parent.mkdir(exist_ok=True)
-    path.write_text(dump(Cases(None, {uuid(scene, gpu): case})))
+    path.write_text(dump_cases(RepairCases(None, {uuid(scene, gpu): case})))
     return case
 
 

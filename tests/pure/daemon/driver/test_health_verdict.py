@@ -10,10 +10,8 @@ from typing import Any
 
 import pytest
 from gpu_plugin._shared._base.gpu import Condition, Fabric, FaultSigns, Rows
-from gpu_plugin._shared._repair.actions import NAMES, STEPS
-from gpu_plugin._shared._repair.findings import RECOVERIES
-from gpu_plugin._shared._repair.state import ObservedGpu, ObservedNode, Xid
-from gpu_plugin._shared._repair.verdict import asked
+from gpu_plugin._shared._repair.signs import ACTIONS, STEPS, GpuSigns, NodeSigns, Xid
+from gpu_plugin._shared._repair.verdict import RECOVERIES, judge_gpu
 from gpu_plugin.driver.health import Health
 from gpu_plugin.model.inventory import Inventory
 from hypothesis import given
@@ -56,10 +54,10 @@ NUMBERS |= {7: "reboot", 8: "ask", 99: "ask"}
 @pytest.mark.parametrize("action", NUMBERS)
 def test_what_the_driver_asks_for_has_to_be_done_first(node: Node, action: int) -> None:
     verdict = NUMBERS[action]
-    asked = RECOVERIES.get(action, (None, "what this version does not know"))[1]
+    judge_gpu = RECOVERIES.get(action, (None, "what this version does not know"))[1]
     assert node.problem(told(recovery=action)) == (
-        f"the driver asks for {asked} (recovery action {action}). Verdict: {verdict}. Way back: "
-        f"{STEPS[NAMES[verdict]]}: the driver says itself when that is done"
+        f"the driver asks for {judge_gpu} (recovery action {action}). Verdict: {verdict}. Way back: "
+        f"{STEPS[ACTIONS[verdict]]}: the driver says itself when that is done"
     )
     assert not node.fit(told(recovery=action), after=1e6)
     for _look in range(2):
@@ -120,8 +118,8 @@ def test_a_gpu_is_unhealthy_where_a_repair_would_fence_it_and_for_the_same_reaso
     health.see(now)
     health.xid("GPU-0", number)
     found = health.judge(now, 1)
-    xid = ObservedGpu("GPU-0", signs=signs, xids=(Xid(number),))
-    verdict = asked(ObservedNode(branch), xid)
+    xid = GpuSigns("GPU-0", signs=signs, xids=(Xid(number),))
+    verdict = judge_gpu(NodeSigns(branch), xid)
     assert bool(found) is verdict.action.fences
     strongest = {(one.action, one.text) for one in verdict.reasons if one.action is verdict.action}
     assert {(one.verdict, one.reason) for one in found.values()} <= strongest

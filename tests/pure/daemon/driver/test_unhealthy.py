@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from dataclasses import asdict, replace
 
-from gpu_plugin._shared._repair.actions import Action
+from gpu_plugin._shared._repair.signs import Action
 from gpu_plugin.config.configuration import overrides
 from gpu_plugin.driver.health import Health
 from gpu_plugin.driver.watch import Onsets, unhealthy, verdicts

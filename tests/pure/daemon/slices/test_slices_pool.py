@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 from gpu_plugin._shared._base.dra.names import pool_name
-from gpu_plugin._shared._repair.actions import NAMES
+from gpu_plugin._shared._repair.signs import ACTIONS
 from gpu_plugin.config.configuration import Config, parse
 from gpu_plugin.model import quantity
 from gpu_plugin.model.inventory import GpuView, Inventory, Kind, Place, Problem
@@ -269,7 +269,7 @@ def test_a_fault_is_tainted_with_its_xid() -> None:
 def test_what_is_to_be_done_about_a_gpu_is_a_taint_too(number: int, verdict: str) -> None:
     whole: Place = ("GPU-0", None, None)
     asks = replace(view(0), condition=condition(recovery=number))
-    problem = Problem(Kind.FAULT, "the driver asks", verdict=NAMES[verdict])
+    problem = Problem(Kind.FAULT, "the driver asks", verdict=ACTIONS[verdict])
     key = "gpu.node/recovery-action"
     assert devices(asks, faults={whole: problem})["gpu-0"]["taints"] == [
         {"key": "gpu.node/fault", "effect": "NoSchedule"},

@@ -10,28 +10,27 @@ import json
 import pytest
 from ansible_collections.gpu.node.plugins.module_utils._checks.report.cases import rows, upcoming
 from ansible_collections.gpu.node.plugins.module_utils._checks.report.machine import overview
-from ansible_collections.gpu.node.plugins.module_utils._repair.actions import Action
 from ansible_collections.gpu.node.plugins.module_utils._repair.case import (
     FAILED,
     PATH,
     RELEASED,
     STAGES,
-    Case,
-    Cases,
-    Tried,
+    RepairCase,
+    RepairCases,
+    dump_cases,
 )
-from ansible_collections.gpu.node.plugins.module_utils._repair.case_file import dump
+from ansible_collections.gpu.node.plugins.module_utils._repair.signs import Action, Attempt
 
 from tests.fakes.library.fakes import FakeHost
 
 UUID = "GPU-a"
-CASE = Case(
+CASE = RepairCase(
     "1650",
     "0000:0f:00.0",
     Action.RESET,
     tuple(f"XID {one}" for one in range(20)),
     1795320000.0,
-    attempts=(Tried(Action.RESET, 1795320600.0),),
+    attempts=(Attempt(Action.RESET, 1795320600.0),),
 )
 BARE = {"driver": None, "gpus": []}
 
@@ -64,8 +63,8 @@ def test_what_comes_next_is_what_the_verdict_asks_for(verdict: Action, words: st
 
 
 def test_a_node_tells_its_cases_and_no_more_reasons_than_are_read() -> None:
-    cases = Cases(None, {UUID: CASE, "GPU-b": CASE._replace(stage=RELEASED)})
-    found = overview(FakeHost({PATH: dump(cases)}), BARE)
+    cases = RepairCases(None, {UUID: CASE, "GPU-b": CASE._replace(stage=RELEASED)})
+    found = overview(FakeHost({PATH: dump_cases(cases)}), BARE)
     assert found["cases"] == rows(cases)
     assert [one["open"] for one in found["cases"]] == [True, False]
     first = found["cases"][0]

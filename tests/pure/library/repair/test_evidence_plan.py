@@ -9,13 +9,11 @@ from typing import Any
 
 import pytest
 from ansible_collections.gpu.node.plugins.module_utils._base.errors import InputError
-from ansible_collections.gpu.node.plugins.module_utils._generated.gpu_evidence import SPEC
-from ansible_collections.gpu.node.plugins.module_utils._repair.actions import Action
 from ansible_collections.gpu.node.plugins.module_utils._repair.case import (
-    NOBODY,
+    NO_CASES,
     RELEASED,
-    Case,
-    Cases,
+    RepairCase,
+    RepairCases,
 )
 from ansible_collections.gpu.node.plugins.module_utils._repair.evidence import smi
 from ansible_collections.gpu.node.plugins.module_utils._repair.evidence.plan import decide, plan
@@ -29,6 +27,7 @@ from ansible_collections.gpu.node.plugins.module_utils._repair.evidence.state im
     Observed,
     Wanted,
 )
+from ansible_collections.gpu.node.plugins.module_utils._repair.signs import Action
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -40,7 +39,7 @@ TOLD = (
     Gpu(A, AT_A, {"model": "NVIDIA H100", "serial": "1650000000001"}),
     Gpu(B, AT_B, {"model": "NVIDIA H100", "serial": "1650000000002"}),
 )
-CASE = Case("1650000000003", AT_LOST, Action.REBOOT, ("XID 79",), NOW - 7200)
+CASE = RepairCase("1650000000003", AT_LOST, Action.REBOOT, ("XID 79",), NOW - 7200)
 
 
 def params(**given: Any) -> dict[str, Any]:
@@ -50,7 +49,7 @@ def params(**given: Any) -> dict[str, Any]:
 
 def observed(
     *archives: Archive,
-    cases: Cases = NOBODY,
+    cases: RepairCases = NO_CASES,
     bus: tuple[str, ...] = (AT_A, AT_B),
     told: tuple[Gpu, ...] = TOLD,
     named: frozenset[str] = frozenset(),
@@ -64,7 +63,7 @@ def archive(case: str = A, stage: str = "before", made: str = "20270101T000000Z"
 
 
 def lost() -> Observed:
-    return observed(cases=Cases(None, {LOST: CASE}), bus=(AT_A, AT_B, AT_LOST))
+    return observed(cases=RepairCases(None, {LOST: CASE}), bus=(AT_A, AT_B, AT_LOST))
 
 
 @pytest.mark.parametrize(
@@ -88,9 +87,9 @@ def test_a_gpu_that_does_not_answer_is_named_by_its_case(name: str) -> None:
 
 
 def test_a_gpu_that_fell_off_the_bus_is_known_by_its_case() -> None:
-    cases = Cases(None, {LOST: CASE})
+    cases = RepairCases(None, {LOST: CASE})
     assert [one.uuid for one in select([], observed(cases=cases))] == [A, B, LOST]
-    closed = Cases(None, {LOST: CASE._replace(stage=RELEASED)})
+    closed = RepairCases(None, {LOST: CASE._replace(stage=RELEASED)})
     assert select([], observed(cases=closed)) == TOLD
     assert select([LOST], observed(cases=closed))[0].serial == CASE.serial
 
@@ -120,9 +119,9 @@ def test_a_uuid_is_believed_where_a_gpu_does_not_answer() -> None:
     ],
 )
 def test_an_archive_is_named_after_the_case(
-    given: dict[str, Any], cases: dict[str, Case], name: str
+    given: dict[str, Any], cases: dict[str, RepairCase], name: str
 ) -> None:
-    decision = decide(observed(cases=Cases(None, cases)), Wanted.of(params(**given)), NOW)
+    decision = decide(observed(cases=RepairCases(None, cases)), Wanted.of(params(**given)), NOW)
     stage = given.get("stage", "before")
     assert decision.archive.file == f"{name}.{stage}.8c1f0e52.20270115T080000Z.tar.gz"
     assert Archive.of(decision.archive.file) == decision.archive
@@ -161,7 +160,7 @@ def test_the_oldest_archives_make_room_but_for_those_of_open_cases() -> None:
 
 
 def test_the_log_begins_a_day_before_the_oldest_open_case() -> None:
-    cases = Cases(None, {A: CASE, B: CASE._replace(since=1.0, stage=RELEASED)})
+    cases = RepairCases(None, {A: CASE, B: CASE._replace(since=1.0, stage=RELEASED)})
     assert decide(observed(cases=cases), Wanted.of(params()), NOW).since == NOW - 7200 - 86400
     assert decide(observed(), Wanted.of(params()), NOW).since == NOW - 86400
     asked = Wanted.of(params(kernel_log_since="2027-01-15T07:00:00Z"))

@@ -6,14 +6,15 @@
 from __future__ import annotations
 
 import pytest
-from ansible_collections.gpu.node.plugins.module_utils._repair import findings, kernel_log
-from ansible_collections.gpu.node.plugins.module_utils._repair.actions import Action
-from ansible_collections.gpu.node.plugins.module_utils._repair.state import (
-    ObservedGpu,
-    ObservedNode,
+from ansible_collections.gpu.node.plugins.module_utils._repair import kernel_log
+from ansible_collections.gpu.node.plugins.module_utils._repair.signs import (
+    Action,
+    GpuSigns,
+    NodeSigns,
     SXid,
     Xid,
 )
+from ansible_collections.gpu.node.plugins.module_utils._repair.verdict import gpu_reasons
 from ansible_collections.gpu.node.plugins.module_utils._repair.xids.table import KNOWN, parse
 from hypothesis import given
 from hypothesis import strategies as st
@@ -139,7 +140,7 @@ def test_the_xids_of_all_instances_count_for_their_gpu_and_a_reason_names_them()
     ]
     (xid,) = read(*lines).xids(GPU)
     assert xid == Xid(94, AT + 3, 4, ("GPU-I:03", "GPU-I:05"))
-    (reason,) = findings.of_gpu(ObservedGpu("GPU-0", xids=(xid,)), ObservedNode(), KNOWN)
+    (reason,) = gpu_reasons(GpuSigns("GPU-0", xids=(xid,)), NodeSigns(), KNOWN)
     assert reason.action is Action.DRAIN_THEN_RESET
     assert reason.text.endswith(", 4 times, of GPU-I:03, GPU-I:05")
 

@@ -24,7 +24,7 @@ from ansible_collections.gpu.node.plugins.module_utils._node.quarantine import (
     dump,
     parse,
 )
-from ansible_collections.gpu.node.plugins.module_utils._repair import case, case_file
+from ansible_collections.gpu.node.plugins.module_utils._repair import case
 from ansible_collections.gpu.node.plugins.module_utils._repair.quarantine.capability import (
     PLUGIN,
     QuarantineCapability,
@@ -196,7 +196,7 @@ RECORD = gpu_record.dump([FIRST, SECOND], "", TWO.values())
 def test_a_gpu_that_does_not_answer_is_known_by_what_was_recorded(
     name: str, there: Mapping[int, Seen] | NvmlError
 ) -> None:
-    by_case = case_file.dump(case.Cases(None, {B: case.Case("1651", SECOND)}))
+    by_case = case.dump_cases(case.RepairCases(None, {B: case.RepairCase("1651", SECOND)}))
     for files in ({gpu_record.PATH: RECORD}, {case.PATH: by_case}):
         on = host(**files)
         found, _answer = run(on, there, gpus=[name])
@@ -210,7 +210,7 @@ def test_an_index_is_not_known_of_a_driver_that_does_not_answer() -> None:
 
 
 def test_all_are_those_that_the_node_has_and_not_those_that_were_taken_out() -> None:
-    gone = case_file.dump(case.Cases(None, {C: case.Case("1652", THIRD)}))
+    gone = case.dump_cases(case.RepairCases(None, {C: case.RepairCase("1652", THIRD)}))
     on = host(**{gpu_record.PATH: RECORD, case.PATH: gone})
     run(on, {0: TWO[0]}, gpus=["all"])
     assert set(on.found.gpus) == {A, B}

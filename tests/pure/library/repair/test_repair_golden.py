@@ -8,9 +8,6 @@
 
 from __future__ import annotations
 
-import functools
-import json
-import re
 from typing import Any
 
 import pytest
@@ -18,24 +15,33 @@ import yaml
 from ansible_collections.gpu.node.plugins.module_utils._base.errors import NodeError
 from ansible_collections.gpu.node.plugins.module_utils._base.gpu import Fabric, FaultSigns, Rows
 from ansible_collections.gpu.node.plugins.module_utils._repair import case as repair_case
-from ansible_collections.gpu.node.plugins.module_utils._repair import case_file, plan, stages
-from ansible_collections.gpu.node.plugins.module_utils._repair.actions import NAMES, Action
-from ansible_collections.gpu.node.plugins.module_utils._repair.case import Boot, Case, Cases, Tried
-from ansible_collections.gpu.node.plugins.module_utils._repair.plan import Observation, Seen
+from ansible_collections.gpu.node.plugins.module_utils._repair import plan
+from ansible_collections.gpu.node.plugins.module_utils._repair.case import (
+    Boot,
+    RepairCase,
+    RepairCases,
+    StageRequest,
+)
+from ansible_collections.gpu.node.plugins.module_utils._repair.plan import (
+    RepairGpu,
+    RepairObservation,
+)
 from ansible_collections.gpu.node.plugins.module_utils._repair.reset import plan as reset_plan
 from ansible_collections.gpu.node.plugins.module_utils._repair.reset import state as reset_state
-from ansible_collections.gpu.node.plugins.module_utils._repair.stages import Asked
-from ansible_collections.gpu.node.plugins.module_utils._repair.state import (
+from ansible_collections.gpu.node.plugins.module_utils._repair.signs import (
+    ACTIONS,
+    Action,
     Answer,
-    ObservedGpu,
-    ObservedNode,
-    Reason,
+    Attempt,
+    GpuSigns,
+    NodeSigns,
     SXid,
     Virtual,
     Xid,
 )
-from ansible_collections.gpu.node.plugins.module_utils._repair.verdict import decide
+from ansible_collections.gpu.node.plugins.module_utils._repair.verdict import Reason, judge_node
 
+from tests.support.golden import plain, read_plans, write_plans
 from tests.support.paths import FAKES
 
 FOLDER = FAKES / "repair/golden"
@@ -46,7 +52,7 @@ SIGNS = {
     **dict.fromkeys(("rows", "sram_exceeded", "repair_pending", "unrepairable", "fabric")),
 }
 HGX = {"branch": 580, "virtual": "NONE", "nvswitch": True, "nvlink": 4, "fabric_manager": True}
-DEEP = re.compile(r"\n {4,}|\n {3}(?=[\]}])")  # so that each answer has one line
+PLANS = FOLDER / "plans.json"
 Json = dict[str, Any]
 
 
@@ -55,38 +61,39 @@ def read(name: str) -> Any:
     return yaml.safe_load((FOLDER / name).read_text())
 
 
-def observed_gpu(row: Json, case: Case | None) -> ObservedGpu:
+def observed_gpu(row: Json, case: RepairCase | None) -> GpuSigns:
     """Return a GPU as a scene describes it."""
     signs = {name: row.get(name, default) for name, default in SIGNS.items()}
     signs["rows"] = signs["rows"] and Rows(*signs["rows"])
     signs["fabric"] = signs["fabric"] and Fabric(*signs["fabric"])
     xids = (Xid(number, NOW, times, tuple(*more)) for number, times, *more in row.get("xids", ()))
-    return ObservedGpu(
+    return GpuSigns(
         row["uuid"],
         row.get("architecture", "hopper"),
         row.get("present", True),
         Answer[row.get("answer", "YES")],
         FaultSigns(**signs),
         tuple(xids),
-        case.tried(BOOT) if case else (),
+        case.counted_attempts(BOOT) if case else (),
         tuple(row["peers"]) if "peers" in row else None,
     )
 
 
-def observed_node(row: Json) -> ObservedNode:
+def observed_node(row: Json) -> NodeSigns:
     """Return a node as a scene describes it."""
     fields = {**HGX, **row}
     fields["virtual"] = fields["virtual"] and Virtual[fields["virtual"]]
     fields["sxids"] = tuple(SXid(*sxid) for sxid in fields.get("sxids", ()))
-    return ObservedNode(**fields)
+    return NodeSigns(**fields)
 
 
-def open_case(row: Json) -> Case:
+def open_case(row: Json) -> RepairCase:
     """Return the case of a GPU as a scene describes it; `since` and attempts are in seconds before now."""
     attempts = (
-        Tried(NAMES[action], NOW - ago, result) for action, ago, result in row.get("attempts", ())
+        Attempt(ACTIONS[action], NOW - ago, result)
+        for action, ago, result in row.get("attempts", ())
     )
-    return Case(
+    return RepairCase(
         "1650",
         "0000:18:00.0",
         Action.RESET,
@@ -103,9 +110,9 @@ def reasons(rows: tuple[Reason, ...]) -> list[str]:
     return [f"{reason.action.word}: {reason.text}" for reason in rows]
 
 
-def resets(node: ObservedNode, gpus: tuple[Seen, ...]) -> Json:
+def resets(node: NodeSigns, gpus: tuple[RepairGpu, ...]) -> Json:
     """Return for each GPU how the machine resets it, and its reset alone and with others, or why it is refused."""
-    found = [reset_state.Found(gpu.observed, gpu.pci, gpu.number, gpu.serial) for gpu in gpus]
+    found = [reset_state.Found(gpu.signs, gpu.pci, gpu.number, gpu.serial) for gpu in gpus]
     state, rows = reset_state.State(node, tuple(found)), {}
     for gpu in found:
         row = [reset_plan.needed(state, gpu), reset_plan.rule(state, gpu)]
@@ -123,9 +130,11 @@ def resets(node: ObservedNode, gpus: tuple[Seen, ...]) -> Json:
 def plan_of_scene(scene: Json) -> Json:
     """Return the verdict, what comes next, the work, the lines and the cases of a scene."""
     rows = [{"uuid": f"GPU-{number}", **row} for number, row in enumerate(scene["gpus"])]
-    cases = Cases(None, {row["uuid"]: open_case(row["case"]) for row in rows if "case" in row})
+    cases = RepairCases(
+        None, {row["uuid"]: open_case(row["case"]) for row in rows if "case" in row}
+    )
     gpus = tuple(
-        Seen(
+        RepairGpu(
             observed_gpu(row, cases.gpus.get(row["uuid"])),
             **{
                 key: row[key] for key in ("pci", "number", "fenced_by", "replaced_by") if key in row
@@ -136,12 +145,13 @@ def plan_of_scene(scene: Json) -> Json:
         for row in rows
     )
     node = observed_node(scene.get("node", {}))
-    observation = Observation(node, gpus, cases, BOOT, NOW)
-    verdict = decide(node, [gpu.observed for gpu in gpus], NOW)
-    todo = plan.todo(observation, verdict, scene.get("reboot", plan.NEVER))
-    work = plan.work(todo, fences=scene.get("fences", True))
-    run = Asked("planned", holder="ops on ctl-1")
-    after = stages.planned(cases, run, todo, work, (NOW, BOOT))
+    observation = RepairObservation(node, gpus, cases, BOOT, NOW)
+    verdict = judge_node(node, [gpu.signs for gpu in gpus], NOW)
+    todo = plan.plan_gpus(observation, verdict, scene.get("reboot", plan.NEVER))
+    work = plan.plan_node(todo, fences=scene.get("fences", True))
+    run = StageRequest("planned", holder="ops on ctl-1")
+    new = plan.new_cases(todo, work, NOW, BOOT)
+    after = repair_case.record_plan(cases, run, new, work.close, NOW, BOOT)
     return {
         "clock": plan.clock_problem(observation),
         "node": [verdict.action.word, *reasons(verdict.reasons)],
@@ -149,21 +159,21 @@ def plan_of_scene(scene: Json) -> Json:
             gpu.uuid: [gpu.action.word, *reasons(gpu.reasons), *gpu.together]
             for gpu in verdict.gpus
         },
-        "next": {item.seen.uuid: [item.next.name, item.step] for item in todo},
+        "next": {item.gpu.uuid: [item.next.name, item.step] for item in todo},
         "work": {key: value for key, value in work._asdict().items() if value},
-        "lines": plan.lines(todo, work, verdict),
-        "cases": case_file.data_of(after)["gpus"],
+        "lines": plan.describe(todo, work, verdict),
+        "cases": repair_case.cases_as_data(after)["gpus"],
         "resets": resets(node, gpus),
     }
 
 
 def cases_of_life(steps: list[Json]) -> list[Any]:
     """Return the cases after each step of a life, or why a step is refused."""
-    cases, rows = repair_case.NOBODY, []
+    cases, rows = repair_case.NO_CASES, []
     for step in steps:
         now, boot = NOW + step.get("after", 0), BOOT._replace(boot_id=step.get("boot", "b-1"))
-        words = {key: step[key] for key in Asked._fields if key in step and key != "stopped"}
-        run = Asked(
+        words = {key: step[key] for key in StageRequest._fields if key in step and key != "stopped"}
+        run = StageRequest(
             **{"holder": "ops on ctl-1", **words},
             gpus=("GPU-0",),
             stopped=tuple(step.get("stopped", ())),
@@ -172,17 +182,19 @@ def cases_of_life(steps: list[Json]) -> list[Any]:
             if step["state"] == "planned":
                 case = cases.gpus.get("GPU-0")
                 row = {"uuid": "GPU-0", "recovery": step["recovery"]}
-                seen = Seen(observed_gpu(row, case), "0000:18:00.0", "1650")
-                observation = Observation(observed_node({}), (seen,), cases, boot, now)
-                verdict = decide(observation.node, [seen.observed], now)
-                todo = plan.todo(observation, verdict, plan.WHEN_NEEDED)
-                cases = stages.planned(cases, run, todo, plan.work(todo), (now, boot))
+                seen = RepairGpu(observed_gpu(row, case), "0000:18:00.0", "1650")
+                observation = RepairObservation(observed_node({}), (seen,), cases, boot, now)
+                verdict = judge_node(observation.node, [seen.signs], now)
+                todo = plan.plan_gpus(observation, verdict, plan.WHEN_NEEDED)
+                work = plan.plan_node(todo)
+                new = plan.new_cases(todo, work, now, boot)
+                cases = repair_case.record_plan(cases, run, new, work.close, now, boot)
             else:
-                cases = stages.staged(cases, run, now, boot)
+                cases = repair_case.record_stage(cases, run, now, boot)
         except (NodeError, ValueError) as error:
             rows.append(f"{type(error).__name__}: {error}")
         else:
-            data = case_file.data_of(cases)
+            data = repair_case.cases_as_data(cases)
             holder = (data["lease"] or {}).get("holder", "")
             case_row = data["gpus"].get("GPU-0", {})
             names = ("stage", "verdict", "boot_id", "evidence", "stopped", "attempts")
@@ -190,31 +202,20 @@ def cases_of_life(steps: list[Json]) -> list[Any]:
     return rows
 
 
-@functools.cache
-def golden() -> Any:
-    """Return the kept plans."""
-    return json.loads((FOLDER / "plans.json").read_text())
-
-
-def plain(value: Any) -> Any:
-    """Return a value as JSON keeps it."""
-    return json.loads(json.dumps(value))
-
-
 @pytest.mark.parametrize("name", read("scenes.yml"))
 def test_scene_ends_in_its_golden_plan(name: str) -> None:
-    assert plain(plan_of_scene(read("scenes.yml")[name])) == golden()["scenes"][name]
+    assert plain(plan_of_scene(read("scenes.yml")[name])) == read_plans(PLANS)["scenes"][name]
 
 
 @pytest.mark.parametrize("name", read("lives.yml"))
 def test_life_of_a_case_is_the_golden_life(name: str) -> None:
-    assert plain(cases_of_life(read("lives.yml")[name])) == golden()["lives"][name]
+    assert plain(cases_of_life(read("lives.yml")[name])) == read_plans(PLANS)["lives"][name]
 
 
 def test_scenes_show_each_action_and_each_next_step() -> None:
-    plans = golden()["scenes"].values()
+    plans = read_plans(PLANS)["scenes"].values()
     actions = {verdict[0] for scene in plans for verdict in scene["verdicts"].values()}
-    assert actions == set(NAMES)
+    assert actions == set(ACTIONS)
     following = {row[0] for scene in plans for row in scene["next"].values()}
     assert following == {step.name for step in plan.Next}
 
@@ -223,9 +224,9 @@ def test_scenes_show_each_action_and_each_next_step() -> None:
 @pytest.mark.parametrize("name", ["cases-0.1.0.json", "cases.json"])
 def test_record_of_each_version_is_read_and_written_byte_for_byte(name: str) -> None:
     text = (FOLDER / name).read_text()
-    cases = case_file.parse(text)
+    cases = repair_case.parse_cases(text)
     assert {case.stage for case in cases.gpus.values()} >= {"reset", "failed", "released"}
-    assert case_file.dump(cases) == text
+    assert repair_case.dump_cases(cases) == text
 
 
 if __name__ == "__main__":
@@ -233,5 +234,4 @@ if __name__ == "__main__":
         "scenes": {name: plan_of_scene(scene) for name, scene in read("scenes.yml").items()},
         "lives": {name: cases_of_life(steps) for name, steps in read("lives.yml").items()},
     }
-    text = json.dumps(plans, indent=1)
-    (FOLDER / "plans.json").write_text(f"{re.sub(DEEP, ' ', text)}\n")
+    write_plans(PLANS, plans, 3)

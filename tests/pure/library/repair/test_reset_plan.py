@@ -21,10 +21,10 @@ from ansible_collections.gpu.node.plugins.module_utils._repair.reset.state impor
     State,
     lost,
 )
-from ansible_collections.gpu.node.plugins.module_utils._repair.state import (
+from ansible_collections.gpu.node.plugins.module_utils._repair.signs import (
     Answer,
-    ObservedGpu,
-    ObservedNode,
+    GpuSigns,
+    NodeSigns,
     Virtual,
 )
 
@@ -34,7 +34,7 @@ BARE = Virtual.NONE
 
 
 def found(letter: str, **more: object) -> Found:
-    observed = ObservedGpu(f"GPU-{letter}", **{"architecture": "volta", "peers": (), **more})  # type: ignore[arg-type]
+    observed = GpuSigns(f"GPU-{letter}", **{"architecture": "volta", "peers": (), **more})  # type: ignore[arg-type]
     return Found(observed, f"0000:{letter}{letter}:00.0")
 
 
@@ -50,7 +50,7 @@ def cabled() -> State:
     gpus = (
         found(one, peers=tuple(f"GPU-{other}" for other in others)) for one, others in peers.items()
     )
-    return State(ObservedNode(580, BARE, False), tuple(gpus))
+    return State(NodeSigns(580, BARE, False), tuple(gpus))
 
 
 @pytest.mark.parametrize(
@@ -70,13 +70,13 @@ def test_gpus_that_go_together_are_one_command(asked: str, wanted: list[list[str
 @pytest.mark.parametrize(
     ("node", "architecture", "words"),
     [
-        (ObservedNode(580, BARE, False), "", "no rule says how a GPU of this architecture"),
-        (ObservedNode(580, None, False), "hopper", "not known whether the node is a virtual"),
-        (ObservedNode(580, BARE, True), "ada", "no rule says how a ada GPU"),
+        (NodeSigns(580, BARE, False), "", "no rule says how a GPU of this architecture"),
+        (NodeSigns(580, None, False), "hopper", "not known whether the node is a virtual"),
+        (NodeSigns(580, BARE, True), "ada", "no rule says how a ada GPU"),
     ],
 )
 def test_machine_that_no_rule_knows_is_refused_and_says_so(
-    node: ObservedNode, architecture: str, words: str
+    node: NodeSigns, architecture: str, words: str
 ) -> None:
     state = State(node, (found("a", architecture=architecture),))
     with pytest.raises(NodeError, match="is not reset") as refused:
@@ -86,7 +86,7 @@ def test_machine_that_no_rule_knows_is_refused_and_says_so(
 
 
 def test_gpu_whose_connections_are_not_known_is_refused_before_ampere() -> None:
-    state = State(ObservedNode(580, BARE, False), (found("a", peers=None), found("b")))
+    state = State(NodeSigns(580, BARE, False), (found("a", peers=None), found("b")))
     with pytest.raises(NodeError, match="which GPUs NVLink connects it with"):
         grouped(state, "a")
 
@@ -95,7 +95,7 @@ def test_one_gpu_that_is_lost_keeps_those_from_a_reset_that_go_with_it() -> None
     """Neither would nvidia-smi reset them, and half of a group is none."""
     state = cabled()
     gpus = [
-        one._replace(observed=ObservedGpu("GPU-c", "volta", answer=Answer.LOST))
+        one._replace(observed=GpuSigns("GPU-c", "volta", answer=Answer.LOST))
         if one.uuid == "GPU-c"
         else one
         for one in state.gpus
@@ -111,12 +111,12 @@ def test_one_gpu_that_is_lost_keeps_those_from_a_reset_that_go_with_it() -> None
 def test_fabric_manager_makes_way_up_to_nvlink_4(
     manager: bool, unit: bool, nvlink: int, stops: bool
 ) -> None:
-    node = ObservedNode(580, BARE, True, nvlink, fabric_manager=manager)
+    node = NodeSigns(580, BARE, True, nvlink, fabric_manager=manager)
     assert plan.stops_fabric(State(node, fabric_unit=unit)) == stops
 
 
 def test_fabric_manager_that_is_no_service_is_not_stopped() -> None:
-    node = ObservedNode(580, BARE, True, 4, fabric_manager=True)
+    node = NodeSigns(580, BARE, True, 4, fabric_manager=True)
     with pytest.raises(NodeError, match="does not run as its service") as refused:
         plan.stops_fabric(State(node))
     assert "container of the driver" in refused.value.hint
@@ -138,7 +138,7 @@ def test_fabric_manager_that_is_no_service_is_not_stopped() -> None:
     ],
 )
 def test_what_is_wrong_after_a_reset(after: Found | None, words: str) -> None:
-    told = plan.wrong(State(ObservedNode(580, BARE, False)), after)
+    told = plan.wrong(State(NodeSigns(580, BARE, False)), after)
     assert words in told
     assert bool(told) == bool(words)
 
@@ -154,7 +154,7 @@ def test_what_a_reset_has_taken() -> None:
 
 def test_device_that_is_on_no_gpu_that_answers_is_on_each_that_tells_nothing() -> None:
     gpu = dataclasses.replace(GPU, uuid="GPU-01234567-89ab-cdef-0123-456789abcdef")
-    answers = Found(ObservedGpu(gpu.uuid), gpu.pci_bus_id, devices=Devices(gpu))
+    answers = Found(GpuSigns(gpu.uuid), gpu.pci_bus_id, devices=Devices(gpu))
     silent = found("b")
     mig = Allocation("ns", "pod", "main", "nvidia.com/gpu", "MIG-0-of-nobody")
     own = Allocation("ns", "pod", "main", "nvidia.com/gpu", gpu.uuid)

@@ -11,23 +11,24 @@ from typing import Any
 import pynvml
 import pytest
 from ansible_collections.gpu.node.plugins.module_utils._base.gpu import Fabric, FaultSigns, Rows
-from ansible_collections.gpu.node.plugins.module_utils._repair.actions import STEPS, Action
-from ansible_collections.gpu.node.plugins.module_utils._repair.findings import RECOVERIES
-from ansible_collections.gpu.node.plugins.module_utils._repair.state import (
+from ansible_collections.gpu.node.plugins.module_utils._repair.signs import (
+    STEPS,
+    Action,
     Answer,
     Attempt,
-    GpuVerdict,
-    ObservedGpu,
-    ObservedNode,
+    GpuSigns,
+    NodeSigns,
     SXid,
-    Verdict,
     Virtual,
     Xid,
 )
 from ansible_collections.gpu.node.plugins.module_utils._repair.verdict import (
+    RECOVERIES,
     WINDOW,
-    asked,
-    decide,
+    GpuVerdict,
+    NodeVerdict,
+    judge_gpu,
+    judge_node,
 )
 from ansible_collections.gpu.node.plugins.module_utils._repair.xids import table
 from ansible_collections.gpu.node.plugins.module_utils._repair.xids.table import parse
@@ -35,22 +36,22 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 NOW = 1_800_000_000.0
-HGX = ObservedNode(580, Virtual.NONE, nvswitch=True, nvlink=4, fabric_manager=True)
+HGX = NodeSigns(580, Virtual.NONE, nvswitch=True, nvlink=4, fabric_manager=True)
 A, B = "GPU-a", "GPU-b"
 
 
-def gpu(*xids: int, uuid: str = A, **more: Any) -> ObservedGpu:
+def gpu(*xids: int, uuid: str = A, **more: Any) -> GpuSigns:
     told = {key: more.pop(key) for key in list(more) if key in FaultSigns.__dataclass_fields__}
     heard = tuple(map(Xid, xids))
     kind = {"architecture": "hopper", "xids": heard, **more}
-    return ObservedGpu(uuid, signs=FaultSigns(**told), **kind)
+    return GpuSigns(uuid, signs=FaultSigns(**told), **kind)
 
 
-def verdict(*gpus: ObservedGpu, node: ObservedNode = HGX) -> Verdict:
-    return decide(node, gpus, NOW)
+def verdict(*gpus: GpuSigns, node: NodeSigns = HGX) -> NodeVerdict:
+    return judge_node(node, gpus, NOW)
 
 
-def of(one: ObservedGpu, node: ObservedNode = HGX) -> GpuVerdict:
+def of(one: GpuSigns, node: NodeSigns = HGX) -> GpuVerdict:
     return verdict(one, node=node).gpus[0]
 
 
@@ -61,7 +62,7 @@ def tried(*actions: Action, ago: float = 60.0) -> tuple[Attempt, ...]:
 def test_a_gpu_of_which_nothing_is_wrong_is_left_alone() -> None:
     quiet = FaultSigns(0, Rows(3, 1, False, False), False, False, False, Fabric(3))
     for signs in (FaultSigns(), quiet):
-        found = of(ObservedGpu(A, "hopper", signs=signs))
+        found = of(GpuSigns(A, "hopper", signs=signs))
         assert (found.action, found.action.fences) == (Action.NONE, False)
 
 
@@ -96,7 +97,7 @@ def test_faults_of_applications_and_information_fence_no_gpu(xids: tuple[int, ..
         (gpu(fabric=Fabric(9)), Action.ASK),
     ],
 )
-def test_each_sign_asks_for_its_own(one: ObservedGpu, action: Action) -> None:
+def test_each_sign_asks_for_its_own(one: GpuSigns, action: Action) -> None:
     assert of(one).action is action, of(one).reasons
 
 
@@ -142,10 +143,10 @@ def test_work_goes_on_beside_what_concerns_the_fabric_alone() -> None:
 
 
 def test_what_the_signs_ask_for_is_what_the_machine_may_allow_no_more_of() -> None:
-    guest = ObservedNode(580, Virtual.VGPU)
+    guest = NodeSigns(580, Virtual.VGPU)
     one = gpu(119, attempts=tried(Action.RESET))
-    assert (asked(guest, one).action, of(one, guest).action) == (Action.RESET, Action.ASK)
-    assert set(asked(guest, one).reasons) < set(of(one, guest).reasons)
+    assert (judge_gpu(guest, one).action, of(one, guest).action) == (Action.RESET, Action.ASK)
+    assert set(judge_gpu(guest, one).reasons) < set(of(one, guest).reasons)
 
 
 def test_a_driver_that_can_ask_for_resets_alone_covers_no_xid() -> None:
@@ -200,7 +201,7 @@ def test_what_a_gpu_copes_with_too_often_is_a_fault() -> None:
 
 def test_a_users_list_never_makes_more_of_an_xid_count_for_less() -> None:
     own = {"as_of": "2026-10-01", "xids": {94: {"action": "reset", "times": 2, "then": "none"}}}
-    found = decide(HGX, [gpu(xids=(Xid(94, times=5),))], NOW, parse(own))
+    found = judge_node(HGX, [gpu(xids=(Xid(94, times=5),))], NOW, parse(own))
     assert found.gpus[0].action is Action.RESET
 
 
@@ -221,7 +222,7 @@ def test_the_node_is_rebooted_for_a_gpu_and_not_for_one_that_is_replaced() -> No
 
 
 def test_fatal_sxids_reset_all_gpus_and_others_none() -> None:
-    def of_switch(sxid: SXid, virtual: Virtual = Virtual.NONE) -> Verdict:
+    def of_switch(sxid: SXid, virtual: Virtual = Virtual.NONE) -> NodeVerdict:
         return verdict(gpu(), node=dataclasses.replace(HGX, virtual=virtual, sxids=(sxid,)))
 
     trunk = of_switch(SXid(24007, fatal=True, trunk=True))
@@ -250,7 +251,7 @@ FABRICS = st.none() | st.builds(
 )
 ATTEMPTS = st.lists(st.builds(Attempt, st.sampled_from(Action), st.floats(0, 2 * NOW)), max_size=4)
 GPUS = st.builds(
-    ObservedGpu,
+    GpuSigns,
     st.just(A),
     st.sampled_from(["", "volta", "turing", "ampere", "ada", "hopper", "blackwell", "rubin"]),
     present=st.booleans(),
@@ -261,7 +262,7 @@ GPUS = st.builds(
     peers=st.sampled_from([None, (), (B,)]),
 )
 NODES = st.builds(
-    ObservedNode,
+    NodeSigns,
     st.sampled_from([0, 550, 565, 580]),
     st.none() | st.sampled_from(Virtual),
     MAYBE,
@@ -276,7 +277,7 @@ NODES = st.builds(
 
 @given(NODES, st.lists(GPUS, max_size=3))
 def test_every_combination_has_one_answer_that_says_why(
-    node: ObservedNode, gpus: list[ObservedGpu]
+    node: NodeSigns, gpus: list[GpuSigns]
 ) -> None:
     found = verdict(*gpus, node=node)
     assert [one.uuid for one in found.gpus] == [one.uuid for one in gpus]
@@ -287,18 +288,18 @@ def test_every_combination_has_one_answer_that_says_why(
 
 
 @given(NODES, GPUS)
-def test_no_answer_is_weaker_than_the_drivers(node: ObservedNode, one: ObservedGpu) -> None:
-    asked = dict(enumerate(ASKED.values())).get(one.signs.recovery or 0, Action.ASK)
+def test_no_answer_is_weaker_than_the_drivers(node: NodeSigns, one: GpuSigns) -> None:
+    judge_gpu = dict(enumerate(ASKED.values())).get(one.signs.recovery or 0, Action.ASK)
     found = verdict(one, node=node)
-    assert found.gpus[0].action >= asked
-    if asked is Action.REBOOT and found.gpus[0].action is not Action.REPLACE:
-        assert found.action >= asked
+    assert found.gpus[0].action >= judge_gpu
+    if judge_gpu is Action.REBOOT and found.gpus[0].action is not Action.REPLACE:
+        assert found.action >= judge_gpu
 
 
-def worse(one: ObservedGpu) -> list[ObservedGpu]:
+def worse(one: GpuSigns) -> list[GpuSigns]:
     """Return the same GPU with one fault more, in each way."""
 
-    def signs(**more: Any) -> ObservedGpu:
+    def signs(**more: Any) -> GpuSigns:
         return dataclasses.replace(one, signs=dataclasses.replace(one.signs, **more))
 
     rows = one.signs.rows or Rows(0, 0, False, False)
@@ -322,7 +323,7 @@ def worse(one: ObservedGpu) -> list[ObservedGpu]:
 
 
 @given(NODES, GPUS)
-def test_one_fault_more_never_weakens_an_answer(node: ObservedNode, one: ObservedGpu) -> None:
+def test_one_fault_more_never_weakens_an_answer(node: NodeSigns, one: GpuSigns) -> None:
     before = verdict(one, node=node)
     for after in worse(one):
         found = verdict(after, node=node)
@@ -339,7 +340,7 @@ def test_one_fault_more_never_weakens_an_answer(node: ObservedNode, one: Observe
 
 @given(NODES, GPUS, st.randoms())
 def test_the_order_of_what_was_heard_changes_nothing(
-    node: ObservedNode, one: ObservedGpu, random: Any
+    node: NodeSigns, one: GpuSigns, random: Any
 ) -> None:
     xids, attempts = list(one.xids), list(one.attempts)
     random.shuffle(xids)
@@ -355,5 +356,5 @@ def test_a_verdict_reads_no_table_again(monkeypatch: pytest.MonkeyPatch) -> None
         pytest.fail("the table is read again")
 
     monkeypatch.setattr(table, "chosen", chosen)
-    assert asked(ObservedNode(), ObservedGpu("", xids=(Xid(79),))).action is Action.REBOOT
-    assert decide(ObservedNode(), [ObservedGpu("")], 0.0).action is Action.NONE
+    assert judge_gpu(NodeSigns(), GpuSigns("", xids=(Xid(79),))).action is Action.REBOOT
+    assert judge_node(NodeSigns(), [GpuSigns("")], 0.0).action is Action.NONE

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 from ansible_collections.gpu.node.plugins.module_utils._base.errors import InputError
-from ansible_collections.gpu.node.plugins.module_utils._repair.actions import Action
+from ansible_collections.gpu.node.plugins.module_utils._repair.signs import Action
 from ansible_collections.gpu.node.plugins.module_utils._repair.xids.known import TABLE
 from ansible_collections.gpu.node.plugins.module_utils._repair.xids.table import Row, parse
 from hypothesis import given

@@ -12,9 +12,12 @@ from ansible_collections.gpu.node.plugins.filter import repair_budget as repair_
 from ansible_collections.gpu.node.plugins.filter.repair_budget import repair_budget
 from ansible_collections.gpu.node.plugins.module_utils._base.text.strict import written
 from ansible_collections.gpu.node.plugins.module_utils._node.in_service import Change
-from ansible_collections.gpu.node.plugins.module_utils._repair.actions import Action
-from ansible_collections.gpu.node.plugins.module_utils._repair.case import Case, Cases
-from ansible_collections.gpu.node.plugins.module_utils._repair.case_file import data_of
+from ansible_collections.gpu.node.plugins.module_utils._repair.case import (
+    RepairCase,
+    RepairCases,
+    cases_as_data,
+)
+from ansible_collections.gpu.node.plugins.module_utils._repair.signs import Action
 from ansible_collections.gpu.node.plugins.plugin_utils.controller.repair_budget import Node, budget
 from ansible_collections.gpu.node.plugins.plugin_utils.controller.run import this_run
 from hypothesis import given
@@ -50,8 +53,8 @@ def _clock(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def repairing(answer: dict[str, Any], hours: float) -> dict[str, Any]:
     """Return the answer of a node with an open case, for which something was done so many hours ago."""
-    case = Case(verdict=Action.RESET, since=NOW - hours * 3600)
-    cases = data_of(Cases(None, {UUID: case}))["gpus"]
+    case = RepairCase(verdict=Action.RESET, since=NOW - hours * 3600)
+    cases = cases_as_data(RepairCases(None, {UUID: case}))["gpus"]
     return {**answer, "in_repair": [UUID], "cases": cases}
 
 

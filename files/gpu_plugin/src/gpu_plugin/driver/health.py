@@ -20,13 +20,9 @@ from dataclasses import asdict, dataclass, replace
 from typing import Any, Final
 
 from .._shared._base.gpu import FaultSigns
-from .._shared._repair.actions import NAMES, STEPS
-from .._shared._repair.actions import Action as Verdict
-from .._shared._repair.findings import RECOVERIES
-from .._shared._repair.state import ObservedGpu, ObservedNode, Reason, Xid
-from .._shared._repair.verdict import asked
-from .._shared._repair.xids.known import CONTAINED, NOT_CORRECTED, OF_MEMORY, ROW_NOT_REPLACED
-from .._shared._repair.xids.table import KNOWN
+from .._shared._repair.signs import ACTIONS, STEPS, GpuSigns, NodeSigns, Xid
+from .._shared._repair.signs import Action as Verdict
+from .._shared._repair.verdict import RECOVERIES, Reason, judge_gpu
 from ..model.inventory import BY_ITSELF, Faults, GpuView, Inventory, Kind, Place, Problem
 from ..model.xids import Effect, Overrides, effect
 
@@ -423,7 +419,7 @@ class Health:
     def _ask(self, uuid: str, signs: FaultSigns) -> None:
         """See whether a GPU or its driver asks for something, or does no longer."""
         told = [name for name, value in vars(signs).items() if value is not None]
-        found = asked(ObservedNode(), ObservedGpu("", signs=signs))
+        found = judge_gpu(NodeSigns(), GpuSigns("", signs=signs))
         if found.action.fences:
             self._asked[uuid] = told
             self._note((uuid, None, None), found.reasons[0], Effect.FATAL)
@@ -474,7 +470,8 @@ def _recalled(data: Mapping[str, Any], now: float, wall: float) -> tuple[Place, 
     )
     what = Effect(data["action"])
     since = int(data.get("since", wall))  # versions before this one did not keep it
-    verdict = NAMES[data.get("verdict", Verdict.RESET.word)]  # nor this
+    xid = int(data.get("xid", 0))  # nor this
+    verdict = ACTIONS[data.get("verdict", Verdict.RESET.word)]  # nor this
     strikes = int(data["strikes"])
     reason = str(data["reason"])
     named = XID_IN_REASON.match(reason)

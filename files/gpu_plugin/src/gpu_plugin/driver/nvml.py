@@ -38,9 +38,8 @@ from .._shared._machine.nvml.faults import condition
 from .._shared._machine.nvml.readings import brand
 from .._shared._machine.nvml.real import Nvml, open_nvml
 from .._shared._machine.nvml.settings import settings
-from .._shared._repair.actions import STEPS, Action
-from .._shared._repair.findings import ANSWERS
-from .._shared._repair.state import ANSWERED
+from .._shared._repair.signs import ANSWERS_BY_ERROR, STEPS, Action
+from .._shared._repair.verdict import ANSWERS
 from ..model.inventory import BY_ITSELF, GpuView, Inventory, Kind, Layout, Problem
 from ..tools import logs
 from .asking import EVERY, Asking, Connections, SettingsWatch
@@ -531,7 +530,7 @@ def _mistaken(gpu: Gpu) -> NvmlError:
 
 def _problem(error: Exception, what: str = "") -> Problem:
     code = error.code if isinstance(error, NvmlError) else 0
-    verdict = ANSWERS[ANSWERED[code]][0] if code in ANSWERED else Action.ASK
+    verdict = ANSWERS[ANSWERS_BY_ERROR[code]][0] if code in ANSWERS_BY_ERROR else Action.ASK
     if code in LOST:
         return Problem(Kind.LOST, f"{what}{error}", code, STEPS[verdict], verdict)
     way = f"{BY_ITSELF} as soon as the GPU can be read again"

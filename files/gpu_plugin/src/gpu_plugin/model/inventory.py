@@ -17,10 +17,8 @@ from .._shared._base.services.driver import MAKE_NODES
 from .._shared._device_plugin import held
 from .._shared._device_plugin.resources import HEALTHY, UNHEALTHY
 from .._shared._node.quarantine import EMPTY, Quarantine
-from .._shared._repair.actions import Action
-from .._shared._repair.findings import ANSWERS
-from .._shared._repair.state import Answer, GpuVerdict, ObservedGpu, ObservedNode
-from .._shared._repair.verdict import asked
+from .._shared._repair.signs import Action, Answer, GpuSigns, NodeSigns
+from .._shared._repair.verdict import ANSWERS, GpuVerdict, judge_gpu
 from .mps.settings import Offer
 
 HUNG: Final = 60.0  # seconds without an answer after which nobody waits for a driver any more
@@ -147,7 +145,7 @@ class GpuView:
     @cached_property
     def verdict(self) -> GpuVerdict:
         """What the GPU and its driver ask for by what they tell now; XIDs are not among it."""
-        return asked(ObservedNode(), ObservedGpu("", signs=self.condition.signs))
+        return judge_gpu(NodeSigns(), GpuSigns("", signs=self.condition.signs))
 
 
 @dataclass(frozen=True)

@@ -9,8 +9,9 @@ import enum
 from dataclasses import dataclass
 
 from .._shared._base.gpu import FaultSigns
-from .._shared._repair.state import ObservedGpu, ObservedNode, Reason, Xid
-from .._shared._repair.verdict import asked
+from .._shared._repair.signs import GpuSigns, NodeSigns, Xid
+from .._shared._repair.verdict import Reason, judge_gpu
+from .._shared._repair.xids.table import KNOWN
 
 SPEAKS, SILENT = FaultSigns(recovery=0), FaultSigns()
 
@@ -49,8 +50,8 @@ def effect(
     """
     heeded = overrides.heeds(xid.number)
     signs = SPEAKS if speaks and not heeded else SILENT
-    gpu = ObservedGpu("", signs=signs, xids=(xid,))
-    reason = asked(ObservedNode(branch), gpu).reasons[0]
+    gpu = GpuSigns("", signs=signs, xids=(xid,))
+    reason = judge_gpu(NodeSigns(branch), gpu).reasons[0]
     if overrides.ignores(xid.number):
         return Effect.IGNORE, reason
     if reason.action.fences:

@@ -16,7 +16,7 @@ from typing import Any, Final
 
 from .._shared._base.errors import NodeError
 from .._shared._base.text.shown import shown
-from .._shared._repair.actions import NAMES, Action
+from .._shared._repair.signs import ACTIONS, Action
 from ..advertise.overview import NOTHING, aligned
 from ..driver.health import Health
 from ..driver.memory import FILE, ClearRequests, HealthFile
@@ -131,7 +131,7 @@ def _text(rows: Iterable[Row]) -> str:
     for row, line in zip(ordered, lines, strict=True):
         text.append(line)
         if row["reason"]:
-            known = NAMES.get(str(row.get("verdict")), Action.NONE)
+            known = ACTIONS.get(str(row.get("verdict")), Action.NONE)
             verdict = [f"     verdict: {known.word}"] if known else []
             text += [f"     {row['reason']}", *verdict, f"     way back: {row['way_back']}"]
     return "\n".join(text)

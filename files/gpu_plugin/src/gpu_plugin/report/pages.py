@@ -16,7 +16,7 @@ from prometheus_client.metrics_core import CounterMetricFamily, GaugeMetricFamil
 from prometheus_client.registry import Collector
 
 from .._shared._device_plugin.resources import HEALTHY, count
-from .._shared._repair.actions import NAMES, Action
+from .._shared._repair.signs import ACTIONS, Action
 from ..mps import state as mps_state
 from ..observer import MOST_SERIES, PREFIX, Observer
 from ..tools.process import Last
@@ -84,7 +84,7 @@ def _state(state: Mapping[str, Any]) -> Iterator[Metric]:
         for uuid, index in zip(state["gpu_uuids"], state["gpu_indices"], strict=True):
             slow.add_metric([uuid], uuid in state["slow"])
             verdict = state["verdicts"].get(uuid)
-            number = NAMES[verdict["verdict"]] if verdict else Action.NONE
+            number = ACTIONS[verdict["verdict"]] if verdict else Action.NONE
             actions.add_metric([uuid, index], number)
         for uuid, index in _with_gone(state):
             quarantined.add_metric([uuid, index], _is_set_aside(state, uuid))

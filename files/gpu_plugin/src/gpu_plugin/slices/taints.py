@@ -14,7 +14,7 @@ from collections.abc import Mapping
 from typing import Final
 
 from .._shared._base.dra.names import DRIVER, SHARE
-from .._shared._repair.actions import Action
+from .._shared._repair.signs import Action
 from ..model.inventory import Kind, Problem
 from .targets import Target
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from ..._shared._base.text.shown import cut, printable
-from ..._shared._repair.actions import NAMES, Action
+from ..._shared._repair.signs import ACTIONS, Action
 from ...model.inventory import Kind, Problem
 
 MOST: Final = 256  # devices
@@ -57,7 +57,7 @@ def _device(one: Mapping[str, Any]) -> str:
 
 def _text(one: Mapping[str, Any]) -> str:
     reason, way = _words(one.get("reason")) or "it is unfit", _words(one.get("way_back"))
-    verdict = NAMES.get(str(one.get("verdict")), Action.NONE)
+    verdict = ACTIONS.get(str(one.get("verdict")), Action.NONE)
     return str(Problem(Kind.FAULT, reason, recovery=way, verdict=verdict))
 
 
