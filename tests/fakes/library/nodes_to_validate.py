@@ -12,23 +12,28 @@ import typing as t
 from ansible_collections.gpu.node.plugins.module_utils._checks.validate.check import Check
 from ansible_collections.gpu.node.plugins.module_utils._checks.validate.containers import (
     Answer,
+    ContainerState,
 )
-from ansible_collections.gpu.node.plugins.module_utils._checks.validate.daemon import Daemon
-from ansible_collections.gpu.node.plugins.module_utils._checks.validate.driver import Driver
-from ansible_collections.gpu.node.plugins.module_utils._checks.validate.gpus import Layout
+from ansible_collections.gpu.node.plugins.module_utils._checks.validate.daemon import PluginReport
+from ansible_collections.gpu.node.plugins.module_utils._checks.validate.driver import DriverState
+from ansible_collections.gpu.node.plugins.module_utils._checks.validate.gpus import GpuState, Layout
 from ansible_collections.gpu.node.plugins.module_utils._checks.validate.node import (
-    Node,
-    Wanted,
+    NodeState,
+    ValidateOptions,
     checks,
 )
-from ansible_collections.gpu.node.plugins.module_utils._checks.validate.services import Holds, Unit
+from ansible_collections.gpu.node.plugins.module_utils._checks.validate.services import (
+    Holds,
+    ServiceState,
+    Unit,
+)
 
 from tests.fakes.library.gpu_values import gpu, mig
 
 VERSION = "550.163.01"
 PLAIN, PARTED = gpu(0), gpu(1, mig=True)
 MIGS = (mig(PARTED, 0).uuid, mig(PARTED, 1).uuid)
-PARTS = frozenset({"runtime", "mig", "cdi", "device_plugin", "labels"})
+PARTS_OF_NODE = frozenset({"runtime", "mig", "cdi", "device_plugin", "labels"})
 CDI = {
     "path": "/etc/cdi/nvidia.yaml",
     "failed": False,
@@ -60,52 +65,67 @@ GOOD: dict[str, t.Any] = {
 }
 
 
-def daemon(told: t.Optional[t.Mapping[str, t.Any]] = None) -> Daemon:
+def daemon(told: t.Optional[t.Mapping[str, t.Any]] = None) -> PluginReport:
     """Return what the device plugin says, this more than good."""
-    return Daemon.of(json.dumps({**GOOD, **(told or {})}))
+    return PluginReport.from_answer(json.dumps({**GOOD, **(told or {})}))
 
 
-def node(told: t.Optional[t.Mapping[str, t.Any]] = None, **changes: t.Any) -> Node:
-    """Return a node as it should be but for what the daemon tells and for these changes."""
+PARTS: dict[str, t.Any] = {
+    "gpus": GpuState,
+    "containers": ContainerState,
+    "services": ServiceState,
+}
+# The names by which tests change a node, with the part and the field that each is.
+FIELDS = {field: (part, field) for part, kind in PARTS.items() for field in kind._fields}
+RENAMED = {"pci_gpus": "on_bus", "gpus": "answering", "lost_gpus": "lost", "containers": "answers"}
+FIELDS |= {name: FIELDS.pop(field) for name, field in RENAMED.items()}
+
+
+def node(told: t.Optional[t.Mapping[str, t.Any]] = None, **changes: t.Any) -> NodeState:
+    """Return a node as it should be but for what the daemon tells and for these changes, by the names of FIELDS."""
     uuids = (PLAIN.uuid, PARTED.uuid)
-    whole = Node(
-        pci_gpus=2,
-        parts=PARTS,
-        driver=Driver(
+    state = NodeState(
+        GpuState(2, answering=(PLAIN, PARTED), mig_uuids=MIGS, layout=Layout("half")),
+        parts=PARTS_OF_NODE,
+        driver=DriverState(
             loaded=VERSION,
             libraries=(VERSION,),
             kernels=("6.1.0-1",),
             switches=True,
             fabric="active",
         ),
-        gpus=(PLAIN, PARTED),
-        mig_uuids=MIGS,
-        layout=Layout("half"),
-        daemon=daemon(told),
+        plugin=daemon(told),
         kubelet=True,
-        runtimes={"containerd": Check("containerd: CDI")},
-        containers={"containerd": Answer(uuids, cuda="")},
-        units=(Unit("gpu-device-plugin.service", "enabled", "active"),),
-        holds=Holds(frozenset({"nvidia-smi"}), frozenset({"nvidia-smi", "linux-image-amd64"})),
+        containers=ContainerState(
+            {"containerd": Check("containerd: CDI")}, {"containerd": Answer(uuids, cuda="")}
+        ),
+        services=ServiceState(
+            (Unit("gpu-device-plugin.service", "enabled", "active"),),
+            Holds(frozenset({"nvidia-smi"}), frozenset({"nvidia-smi", "linux-image-amd64"})),
+        ),
     )
-    return dataclasses.replace(whole, **changes)
+    for name, value in changes.items():
+        part, field = FIELDS.get(name, ("", ""))
+        change = {part: getattr(state, part)._replace(**{field: value})} if part else {name: value}
+        state = state._replace(**change)
+    return state
 
 
-def driver(**changes: t.Any) -> dict[str, Driver]:
+def driver(**changes: t.Any) -> dict[str, DriverState]:
     """Return the change of a node to a driver that is not as it should be."""
     return {"driver": dataclasses.replace(node().driver, **changes)}
 
 
-def told(one: Node, state: str, wanted: t.Optional[Wanted] = None) -> dict[str, str]:
+def told(one: NodeState, state: str, wanted: t.Optional[ValidateOptions] = None) -> dict[str, str]:
     """Return what is said of the checks in a state, by their names."""
     return {
         check.name: f"{check.cause} -> {check.next_step}" if check.next_step else check.cause
-        for check in checks(one, wanted or Wanted())
+        for check in checks(one, wanted or ValidateOptions())
         if check.state == state
     }
 
 
-def failures(one: Node, wanted: t.Optional[Wanted] = None) -> dict[str, str]:
+def failures(one: NodeState, wanted: t.Optional[ValidateOptions] = None) -> dict[str, str]:
     """Return what is said of the checks that fail."""
     return told(one, "failed", wanted)
 

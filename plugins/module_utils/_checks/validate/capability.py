@@ -5,7 +5,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import functools
 import time
 import typing as t
@@ -28,15 +27,15 @@ from ..._node.quarantine import elsewhere
 from ..._node.users.machine.witness import CHECKPOINT
 from ..._runtime.machine.engine import Runtime
 from .check import FAILED, PASSED, WARNING, Check, lines, message, of_state, told
-from .containers import Answer
-from .daemon import Daemon
-from .dra import Dra
-from .dra import Driver as DraDriver
-from .gpus import SetAside
+from .containers import Answer, ContainerState
+from .daemon import PluginReport
+from .dra import DraReport, DraState
+from .gpus import GpuState, SetAside, idle_device
 from .machine import driver, runtimes
 from .machine.containers import Trial
 from .machine.gpus import current, layout
-from .node import Node, Wanted, checks, components, idle, settles, summary
+from .node import NodeState, ValidateOptions, checks, components, settles, summary
+from .services import ServiceState
 
 PAUSE = 0.5
 SLOW = f"the driver is slow: NVML has not reported the GPUs within {LATE:g} seconds"
@@ -44,10 +43,10 @@ SLOW = f"the driver is slow: NVML has not reported the GPUs within {LATE:g} seco
 TRACES = (KUBELET, CHECKPOINT)
 
 
-class State(t.NamedTuple):
-    """The node as it was found, its checks, and how long it took to look, in seconds."""
+class ValidateState(t.NamedTuple):
+    """The state of the node, its checks, and how long it took to look, in seconds."""
 
-    node: Node
+    node: NodeState
     found: t.List[Check]
     seconds: float
 
@@ -65,7 +64,7 @@ class ValidateCapability:
     ) -> None:
         self._host, self._params, self._connect = host, params, connect
         checked_timeout(params["wait_timeout"], "wait_timeout")
-        self._wanted = Wanted(
+        self._options = ValidateOptions(
             params["gpu_count"],
             params["driver_version"],
             params["driver_source"],
@@ -76,42 +75,49 @@ class ValidateCapability:
             params["set_aside_may_be_missing"],
         )
 
-    def observe(self) -> State:
+    def observe(self) -> ValidateState:
         """Read the node and check it, once more where something may be on its way; then try containers."""
         begun = time.monotonic()
         deadline = begun + self._params["wait_timeout"]
         while True:
             node = self._node()
-            found = checks(node, self._wanted)
+            found = checks(node, self._options)
             if not settles(found) or time.monotonic() >= deadline:
                 break
             time.sleep(PAUSE)
-        node = self._with_containers(node)
-        return State(node, checks(node, self._wanted), round(time.monotonic() - begun, 2))
+        if node.gpus.answering and not node.driver.problem:
+            node = node._replace(containers=self._containers(node))
+        seconds = round(time.monotonic() - begun, 2)
+        return ValidateState(node, checks(node, self._options), seconds)
 
-    def _node(self) -> Node:
+    def _node(self) -> NodeState:
         """Read the node; what cannot be read is a check that does not hold."""
         host, parts = self._host, driver.parts(self._host)
-        named = self._wanted.components
-        there = [one.address for one in gpus(host)]
-        found = runtimes.there(host) if not named or "runtime" in named else []
-        change, said = standing(host), ask(host)
-        late = said.rc == 124 and not said.out
-        node = Node(
-            pci_gpus=len(there),
-            recorded=recorded_gpus(host, there, self._wanted.gpu_count),
-            aside=_set_aside(host),
-            parts=parts,
-            daemon=Daemon(state="silent", problem=said.err) if late else Daemon.of(said.out),
-            dra=Dra(owners_in(host.read(CONFIG)), DraDriver.of(status(host))),
-            kubelet=any(map(host.exists, TRACES)),
-            unreached=runtimes.unreached(host),
-            runtimes=runtimes.look(
-                host, found, required=self._params["runtime"] if "runtime" in named else ""
+        named = self._options.components
+        on_bus = [gpu.address for gpu in gpus(host)]
+        present = runtimes.there(host) if not named or "runtime" in named else []
+        change, answer = standing(host), ask(host)
+        late = answer.rc == 124 and not answer.out
+        silent = PluginReport(state="silent", problem=answer.err)
+        node = NodeState(
+            GpuState(
+                len(on_bus),
+                recorded_gpus(host, on_bus, self._options.gpu_count),
+                _set_aside(host),
             ),
-            units=driver.units(host, parts),
-            holds=driver.holds(host),
-            change=change.change if change else None,
+            parts,
+            plugin=silent if late else PluginReport.from_answer(answer.out),
+            dra=DraState(owners_in(host.read(CONFIG)), DraReport.of(status(host))),
+            kubelet=any(map(host.exists, TRACES)),
+            containers=ContainerState(
+                unreached=runtimes.unreached(host),
+                runtimes=runtimes.look(
+                    host, present, required=self._params["runtime"] if "runtime" in named else ""
+                ),
+            ),
+            services=ServiceState(
+                driver.units(host, parts), driver.holds(host), change.change if change else None
+            ),
         )
         problem, slow = "", False
         try:
@@ -119,61 +125,61 @@ class ValidateCapability:
         except NvmlError as error:
             slow = error.code == TIMEOUT
             problem = SLOW if slow else str(error)
-            node = dataclasses.replace(node, layout=layout(host, None, ()))
-        return dataclasses.replace(node, driver=driver.look(host, problem, slow=slow))
+            node = node._replace(gpus=node.gpus._replace(layout=layout(host, None, ())))
+        return node._replace(driver=driver.look(host, problem, slow=slow))
 
-    def _with_gpus(self, node: Node) -> Node:
+    def _with_gpus(self, node: NodeState) -> NodeState:
         with self._connect() as nvml:
             found, broken = nvml.gpus()
-            aside = node.aside
+            aside = node.gpus.aside
             if aside.found.gpus:
-                there = elsewhere(aside.found, seen(nvml).values())
-                aside = aside._replace(elsewhere=there)
+                moved = elsewhere(aside.found, seen(nvml).values())
+                aside = aside._replace(elsewhere=moved)
             migs = [mig for gpu in found for mig in nvml.mig_devices(gpu)]
-            return dataclasses.replace(
-                node,
-                gpus=tuple(found),
-                lost_gpus=tuple(map(str, broken)),
-                mig_uuids=tuple(one.uuid for one in migs),
+            state = node.gpus._replace(
+                answering=tuple(found),
+                lost=tuple(map(str, broken)),
+                mig_uuids=tuple(mig.uuid for mig in migs),
                 aside=aside,
-                idle=_idle(nvml, _not_aside(found, aside), migs, node.daemon),
+                idle=_idle(nvml, _not_aside(found, aside), migs, node.plugin),
                 layout=layout(self._host, nvml, found, broken),
-                cdi=current(self._host, nvml),
             )
+            return node._replace(gpus=state, cdi=current(self._host, nvml))
 
-    def _with_containers(self, node: Node) -> Node:
+    def _containers(self, node: NodeState) -> ContainerState:
         """Run a container of each runtime that reads the specification; CUDA in the first one, or beside all."""
-        if node.driver.problem or not node.gpus:
-            return node
-        device = node.idle if self._params["cuda"] else ""
-        why = "every device is in use" if self._params["cuda"] else "the option cuda is off"
-        trial, found = Trial(self._host), dict[str, Answer]()
-        able = self._able(node)
+        device = node.gpus.idle if self._params["cuda"] else ""
+        untried = "every device is in use" if self._params["cuda"] else "the option cuda is off"
+        trial, answers = Trial(self._host), dict[str, Answer]()
+        able = self._able(node.containers)
         for runtime in able:
-            found[runtime.kind.name] = trial.run(runtime, "" if _tried(found) else device)
-        beside = trial.beside(device) if device and not _tried(found) else None
-        client = self._client(node, trial, able)
-        return dataclasses.replace(
-            node, containers=found, beside=beside, client=client, cuda_unknown=why
+            answers[runtime.kind.name] = trial.run(runtime, "" if _tried(answers) else device)
+        beside = trial.beside(device) if device and not _tried(answers) else None
+        client = self._client(node.plugin, trial, able)
+        return node.containers._replace(
+            answers=answers, beside=beside, client=client, cuda_unknown=untried
         )
 
-    def _client(self, node: Node, trial: Trial, able: t.Sequence[Runtime]) -> t.Optional[Answer]:
+    def _client(
+        self, report: PluginReport, trial: Trial, able: t.Sequence[Runtime]
+    ) -> t.Optional[Answer]:
         """Return what a client of MPS says that has a share as a pod has it, None if no share is free."""
-        if not (self._params["cuda"] and node.daemon.free_shares):
+        if not (self._params["cuda"] and report.free_shares):
             return None
-        share = node.daemon.free_shares[0]
+        share = report.free_shares[0]
         for runtime in able:
             answer = trial.run(runtime, share.device, share)
             if not answer.unknown:
                 return answer
         return trial.beside(share.device, share)
 
-    def _able(self, node: Node) -> t.List[Runtime]:
-        able = {name for name, one in node.runtimes.items() if one.state == PASSED}
-        asked = self._params["containers"] and able
-        return [one for one in runtimes.there(self._host) if one.kind.name in able] if asked else []
+    def _able(self, state: ContainerState) -> t.List[Runtime]:
+        able = {name for name, check in state.runtimes.items() if check.state == PASSED}
+        if not (self._params["containers"] and able):
+            return []
+        return [runtime for runtime in runtimes.there(self._host) if runtime.kind.name in able]
 
-    def plan(self, state: State) -> Plan:
+    def plan(self, state: ValidateState) -> Plan:
         """There is never anything to do; what does not hold is an error, unless that was not wanted."""
         if self._params["fail"] and of_state(state.found, FAILED):
             raise NodeError(message(state.found), **_told(state))
@@ -182,7 +188,7 @@ class ValidateCapability:
     def apply(self, step: Step) -> None:
         """Nothing is ever planned."""
 
-    def result(self, state: State, plan: Plan) -> t.Dict[str, t.Any]:
+    def result(self, state: ValidateState, plan: Plan) -> t.Dict[str, t.Any]:
         """Return the checks."""
         return _told(state)
 
@@ -202,16 +208,18 @@ def _not_aside(found: t.Sequence[Gpu], aside: SetAside) -> t.List[Gpu]:
     return [one for one in found if aside.found.of(one.uuid) is None]
 
 
-def _idle(nvml: Nvml, found: t.Sequence[Gpu], migs: t.Sequence[MigDevice], daemon: Daemon) -> str:
+def _idle(
+    nvml: Nvml, found: t.Sequence[Gpu], migs: t.Sequence[MigDevice], report: PluginReport
+) -> str:
     """Return a device of these GPUs that nobody uses, none where the driver does not say who does."""
     migs = [one for one in migs if one.gpu_uuid in {gpu.uuid for gpu in found}]
     try:
         processes = [one for gpu in found for one in nvml.processes(gpu)]
     except NvmlError:
         return ""
-    return idle(found, migs, processes, daemon.used)
+    return idle_device(found, migs, processes, report.used)
 
 
-def _told(state: State) -> t.Dict[str, t.Any]:
+def _told(state: ValidateState) -> t.Dict[str, t.Any]:
     more = {"lines": lines(state.found), "seconds": state.seconds}
     return {**told(state.found), "summary": summary(state.node, state.found), **more}

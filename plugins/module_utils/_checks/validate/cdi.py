@@ -8,13 +8,13 @@ from __future__ import annotations
 import typing as t
 
 from .check import Check, few, judged, skipped
-from .daemon import Daemon
+from .daemon import CdiReport
 
 NAMES = SERVICE, DEVICES, FILES, CURRENT = "CDI", "CDI devices", "CDI files", "CDI specification"
 AGAIN = "run the role gpu.node.cdi"
 
 
-class Current(t.NamedTuple):
+class CdiState(t.NamedTuple):
     """How the specification differs from the one that the node should have, or why that is not known.
 
     ``lost`` says which files of packages are gone, with the next step.
@@ -26,29 +26,31 @@ class Current(t.NamedTuple):
     next_step: str = ""
 
 
-def checks(daemon: Daemon, devices: t.Optional[t.Sequence[str]], current: Current) -> t.List[Check]:
+def checks(
+    report: CdiReport, devices: t.Optional[t.Sequence[str]], current: CdiState
+) -> t.List[Check]:
     """Return the checks of the specification; ``devices`` are what the GPUs have, None where that is not known."""
-    if daemon.cdi_devices is None:
+    if report.devices is None:
         return [skipped(name, "nothing keeps a CDI specification here") for name in NAMES]
-    path = daemon.cdi_path
+    path = report.path
     step = "see the log of gpu-cdi.service, fix the cause, then run the role gpu.node.cdi"
     words = "gpu-cdi.service failed: the specification is not kept up to date"
-    gone = ", ".join(daemon.cdi_missing)
+    gone = ", ".join(report.missing)
     mounts = f"{path} mounts files that are gone ({gone})" if gone else ""
     differs = f"{path} is out of date{few(current.differences)}" if current.differences else ""
     return [
-        judged(SERVICE, words if daemon.cdi_failed else "", step),
-        _devices(daemon, devices),
+        judged(SERVICE, words if report.failed else "", step),
+        _devices(report, devices),
         judged(FILES, current.lost or mounts, current.next_step or AGAIN),
         skipped(CURRENT, current.unknown) if current.unknown else judged(CURRENT, differs, AGAIN),
     ]
 
 
-def _devices(daemon: Daemon, devices: t.Optional[t.Sequence[str]]) -> Check:
+def _devices(report: CdiReport, devices: t.Optional[t.Sequence[str]]) -> Check:
     if devices is None:
         return skipped(DEVICES, "the driver does not answer")
     # Devices are described by their UUIDs, and once more by their index.
-    described = [one for one in daemon.cdi_devices or () if one.startswith(("GPU-", "MIG-"))]
+    described = [one for one in report.devices or () if one.startswith(("GPU-", "MIG-"))]
     same = sorted(described) == sorted(devices)
-    words = f"{daemon.cdi_path} does not describe the devices that the GPUs have"
+    words = f"{report.path} does not describe the devices that the GPUs have"
     return judged(DEVICES, "" if same else words, AGAIN)

@@ -46,6 +46,22 @@ class Answer(t.NamedTuple):
     unknown: str = ""
 
 
+class ContainerState(t.NamedTuple):
+    """The answers of containers: by the names of runtimes whether they read the CDI specification, and the driver's.
+
+    ``answers`` has what the driver says in a container of each runtime, ``beside`` on the node itself, and ``client``
+    with a share of MPS. ``cuda_unknown`` is why CUDA was not tried, ``unreached`` why no device that the device plugin
+    gives out reaches a container.
+    """
+
+    runtimes: t.Mapping[str, Check] = {}
+    answers: t.Mapping[str, Answer] = {}
+    beside: t.Optional[Answer] = None
+    client: t.Optional[Answer] = None
+    cuda_unknown: str = ""
+    unreached: t.Optional[NodeError] = None
+
+
 def answer(out: str, err: str, rc: int) -> Answer:
     """Read what the program printed; where it printed nothing, say what the runtime said instead."""
     lines = [line for line in out.splitlines() if line.startswith("{")]

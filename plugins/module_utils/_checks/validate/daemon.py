@@ -1,7 +1,7 @@
 # Copyright (c) 2026, the gpu.node authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""What the device plugin says of itself and of what runs beside it."""
+"""The device plugin's report on itself and on what runs beside it."""
 
 from __future__ import annotations
 
@@ -54,74 +54,100 @@ class Share(t.NamedTuple):
     mounts: t.Tuple[Mount, ...]
 
 
+class MigReport(t.NamedTuple):
+    """The MIG devices that the device plugin knows, and the state of the layout that was made at boot."""
+
+    uuids: t.Tuple[str, ...] = ()
+    boot_state: str = ""
+    boot_problems: t.Tuple[str, ...] = ()
+
+
+class CdiReport(t.NamedTuple):
+    """The CDI specification that is kept; ``devices`` are None where nothing keeps one."""
+
+    path: str = ""
+    failed: bool = False
+    devices: t.Optional[t.Tuple[str, ...]] = None
+    missing: t.Tuple[str, ...] = ()
+
+
+class KubeletReport(t.NamedTuple):
+    """The number of devices of each resource that the kubelet can allocate, or the ``problem`` why it does not say."""
+
+    registration_problem: str = ""
+    allocatable: t.Mapping[str, int] = {}
+    problem: str = ""
+
+
+NO_MIG, NO_CDI, NO_KUBELET = MigReport(), CdiReport(), KubeletReport()
+
+
 @dataclasses.dataclass(frozen=True)
-class Daemon:
+class PluginReport:
     """The answer of ``gpu-plugin status``; what is in quarantine is not among the ``unhealthy``.
 
-    ``labels`` are None where no process writes them, ``cdi_devices`` where nothing keeps a specification.
-    ``allocatable`` is how many devices of each resource the kubelet can allocate, ``kubelet_problem`` why it does
-    not say. ``used`` are the devices, by UUID, that pods or an MPS daemon have, and ``waiting`` are those that are
-    given to nobody until pods or clients of MPS have ended. ``free_shares`` are shares of those that MPS has.
+    ``labels`` are None where no process writes them. ``used`` are the devices, by UUID, that pods or an MPS daemon
+    have, and ``waiting`` are those that are given to nobody until pods or clients of MPS have ended. ``free_shares``
+    are shares of those that MPS has.
     """
 
     state: str = ""
     problem: str = ""
     resources: t.Mapping[str, Resource] = dataclasses.field(default_factory=dict)
-    registration_problem: str = ""
     unhealthy: t.Tuple[str, ...] = ()
-    mig_uuids: t.Tuple[str, ...] = ()
-    mig_boot_state: str = ""
-    mig_boot_problems: t.Tuple[str, ...] = ()
+    waiting: t.Tuple[str, ...] = ()
+    used: t.FrozenSet[str] = frozenset()
+    kubelet: KubeletReport = NO_KUBELET
+    mig: MigReport = NO_MIG
+    cdi: CdiReport = NO_CDI
     mps: t.Tuple[Mps, ...] = ()
     free_shares: t.Tuple[Share, ...] = ()
     labels: t.Optional[Labels] = None
-    cdi_path: str = ""
-    cdi_failed: bool = False
-    cdi_devices: t.Optional[t.Tuple[str, ...]] = None
-    cdi_missing: t.Tuple[str, ...] = ()
-    allocatable: t.Mapping[str, int] = dataclasses.field(default_factory=dict)
-    kubelet_problem: str = ""
-    used: t.FrozenSet[str] = frozenset()
-    waiting: t.Tuple[str, ...] = ()
 
     @classmethod
-    def of(cls, told: str) -> Daemon:
+    def from_answer(cls, answer: str) -> PluginReport:
         """Read the answer of ``gpu-plugin status --json``, also one of another version or cut short."""
-        report = table_in(told)
+        report = table_in(answer)
         boot, cdi = table(report.get("mig_boot")), table(report.get("cdi"))
         mps = tuple(_mps(table(report.get("mps"))))
         devices, hardware = (map(table, rows(report.get(key))) for key in ("devices", "hardware"))
-        waits = {text(one.get("uuid")) for one in devices if one.get("reason") == HELD}
-        waits |= {one.device for one in mps if one.waits_for_clients}
-        used = [one for one in hardware if one.get("used_by") or one.get("mps")]
+        waits = {text(device.get("uuid")) for device in devices if device.get("reason") == HELD}
+        waits |= {device.device for device in mps if device.waits_for_clients}
+        used = [gpu for gpu in hardware if gpu.get("used_by") or gpu.get("mps")]
         aside = set(_set_aside(report))
         resources, allocatable = table(report.get("resources")), table(report.get("allocatable"))
         return cls(
             state=text(report.get("state")),
             problem=text(report.get("problem")),
-            resources={name: _resource(table(one)) for name, one in resources.items()},
-            registration_problem=text(report.get("registration_problem")),
-            unhealthy=tuple(_unhealthy(resources, lambda one: one not in waits | aside)),
-            waiting=tuple(_unhealthy(resources, lambda one: one in waits - aside)),
-            mig_uuids=_texts(report.get("mig_uuids")),
-            mig_boot_state=text(boot.get("state")),
-            mig_boot_problems=_texts(boot.get("problems")),
+            resources={name: _resource(table(row)) for name, row in resources.items()},
+            unhealthy=tuple(_unhealthy(resources, lambda uuid: uuid not in waits | aside)),
+            waiting=tuple(_unhealthy(resources, lambda uuid: uuid in waits - aside)),
+            used=frozenset(text(gpu.get("uuid")) for gpu in used),
+            kubelet=KubeletReport(
+                text(report.get("registration_problem")),
+                {name: count for name, count in allocatable.items() if is_whole(count)},
+                text(report.get("kubelet_problem")),
+            ),
+            mig=MigReport(
+                _texts(report.get("mig_uuids")),
+                text(boot.get("state")),
+                _texts(boot.get("problems")),
+            ),
+            cdi=CdiReport(
+                text(cdi.get("path")),
+                bool(cdi.get("failed")),
+                _texts(cdi.get("devices")) if cdi else None,
+                _texts(cdi.get("missing")),
+            ),
             mps=mps,
             free_shares=tuple(_shares(report.get("mps_shares"))),
             labels=_labels(report.get("labels")),
-            cdi_path=text(cdi.get("path")),
-            cdi_failed=bool(cdi.get("failed")),
-            cdi_devices=_texts(cdi.get("devices")) if cdi else None,
-            cdi_missing=_texts(cdi.get("missing")),
-            allocatable={name: one for name, one in allocatable.items() if is_whole(one)},
-            kubelet_problem=text(report.get("kubelet_problem")),
-            used=frozenset(text(one.get("uuid")) for one in used),
         )
 
     @property
     def unregistered(self) -> t.List[str]:
         """Return the resources that no kubelet has registered."""
-        return [name for name, one in self.resources.items() if not one.registered]
+        return [name for name, resource in self.resources.items() if not resource.registered]
 
 
 def _resource(report: t.Mapping[str, t.Any]) -> Resource:

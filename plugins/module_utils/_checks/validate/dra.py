@@ -23,7 +23,7 @@ VARIABLE, LOG = "gpu_nodes_allocation", f"see the log of {UNIT}"
 
 
 @dataclasses.dataclass(frozen=True)
-class Driver:
+class DraReport:
     """What the DRA driver says of itself; ``gpus`` are those that it has, by UUID.
 
     ``unpublished`` is why the cluster does not have its slices, ``unenforced`` what keeps shares from being
@@ -40,7 +40,7 @@ class Driver:
     gpus: t.FrozenSet[str] = frozenset()
 
     @classmethod
-    def of(cls, told: t.Any) -> Driver:
+    def of(cls, told: t.Any) -> DraReport:
         """Read the driver's status, also of another version, or none."""
         found = table(told)
         problems = table(found.get("enforcement_problems"))
@@ -57,15 +57,15 @@ class Driver:
 
 
 @dataclasses.dataclass(frozen=True)
-class Dra:
+class DraState:
     """Who gives out GPUs by the node's configuration, and what the driver says."""
 
     owners: Owners = BY_DEFAULT
-    driver: Driver = dataclasses.field(default_factory=Driver)
+    driver: DraReport = dataclasses.field(default_factory=DraReport)
 
 
 def checks(
-    dra: Dra, declared: str, gpus: t.Optional[t.Sequence[Gpu]], kubelet: Kubelet
+    dra: DraState, declared: str, gpus: t.Optional[t.Sequence[Gpu]], kubelet: Kubelet
 ) -> t.List[Check]:
     """Return the checks of DRA; none on a node without it. ``gpus`` are None where they are not known."""
     there = dra.owners.allocation
@@ -93,7 +93,7 @@ def _late(name: str, words: str, kubelet: Kubelet) -> Check:
     return judged(name, words, step, fails=kubelet.there or kubelet.required)
 
 
-def _slices(dra: Dra, gpus: t.Optional[t.Sequence[Gpu]], kubelet: Kubelet) -> Check:
+def _slices(dra: DraState, gpus: t.Optional[t.Sequence[Gpu]], kubelet: Kubelet) -> Check:
     """Check that what is published is of the GPUs that are the driver's."""
     if dra.driver.unpublished:
         words = f"what the cluster has of the node's GPUs is not as it should be{because([dra.driver.unpublished])}"
@@ -106,7 +106,7 @@ def _slices(dra: Dra, gpus: t.Optional[t.Sequence[Gpu]], kubelet: Kubelet) -> Ch
     return judged(SLICES, words if wrong else "", f"systemctl restart {UNIT}")
 
 
-def _enforced(driver: Driver) -> Check:
+def _enforced(driver: DraReport) -> Check:
     """Check that shares can be limited as they are to be; without it they are not given at all."""
     faults = "; ".join(f"{uuid}: {why}" for uuid, why in sorted(driver.unenforced.items()))
     words = f"{driver.enforcement} is not ready: {faults}" if faults else ""

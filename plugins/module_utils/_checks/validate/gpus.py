@@ -7,11 +7,12 @@ from __future__ import annotations
 
 import typing as t
 
-from ..._base.gpu import Gpu
+from ..._base.gpu import Gpu, MigDevice, Process
 from ..._node.gpu_record import NOT_RECORDED, Gpus
 from ..._node.quarantine import EMPTY, Quarantine
 from .check import FAILED as FAILED_CHECK
 from .check import MOST, WARNING, Check, because, few, judged, skipped
+from .daemon import MigReport
 
 GPUS, QUARANTINE, MIG, MIG_BOOT = "GPUs", "quarantine", "MIG", "MIG at boot"
 FAILED = "failed"
@@ -26,33 +27,6 @@ class Layout(t.NamedTuple):
     problem: str = ""
 
 
-def count(
-    on_bus: int,
-    answering: int,
-    wanted: int = -1,
-    lost: t.Sequence[str] = (),
-    recorded: Gpus = NOT_RECORDED,
-) -> Check:
-    """Check that all GPUs of the bus answer, or where the user says how many there must be, that those do.
-
-    ``wanted`` is -1 where nobody says; ``lost`` says why others do not answer.
-    """
-    asked = wanted >= 0
-    complete, missing = answering == on_bus, str(recorded)
-    if answering == wanted or (complete and not asked and not missing):
-        return Check(GPUS)
-    words = f"{answering} of {on_bus} GPUs on the PCI bus answer{because(lost)}"
-    if not asked and missing:
-        told = missing if complete else f"{words}; {missing}"
-        return judged(GPUS, told, recorded.next_step)
-    if not asked:
-        step = "see the kernel's log for the missing ones (journalctl -k -g NVRM)"
-        return judged(GPUS, words, step)
-    step = "correct validate_gpu_count, or look for the missing GPUs with lspci -d 10de:"
-    words = "; ".join(filter(None, (words, missing)))
-    return judged(GPUS, f"validate_gpu_count asks for {wanted}, and {words}", step)
-
-
 class SetAside(t.NamedTuple):
     """What is in quarantine, which of it is elsewhere by now, and why it is not known."""
 
@@ -64,25 +38,78 @@ class SetAside(t.NamedTuple):
 NOTHING_ASIDE = SetAside()
 
 
-def without(
-    found: Check, aside: Quarantine, there: t.Sequence[Gpu], recorded: Gpus, wanted: int
-) -> Check:
-    """Return the check of the count, as a warning where it holds without what is set aside and does not answer.
+class GpuState(t.NamedTuple):
+    """The GPUs of a node: those on the PCI bus, those that were recorded, and those that answer.
 
-    ``there`` are the GPUs that answer.
+    ``lost`` says why others do not answer. ``mig_uuids`` are those of MIG devices. ``idle`` is a device that nobody
+    uses, by its UUID; empty where there is none.
     """
-    answering = {one.pci_bus_id for one in there}
-    gone = {one.pci for one in aside.gpus.values()} - answering
+
+    on_bus: int
+    recorded: Gpus = NOT_RECORDED
+    aside: SetAside = NOTHING_ASIDE
+    answering: t.Tuple[Gpu, ...] = ()
+    lost: t.Tuple[str, ...] = ()
+    mig_uuids: t.Tuple[str, ...] = ()
+    layout: t.Optional[Layout] = None
+    idle: str = ""
+
+    @property
+    def devices(self) -> t.Tuple[str, ...]:
+        """Return the UUIDs of the devices for containers: of a GPU in MIG mode these are its MIG devices only."""
+        return (*(gpu.uuid for gpu in self.answering if not gpu.mig_current), *self.mig_uuids)
+
+
+def idle_device(
+    gpus: t.Sequence[Gpu],
+    migs: t.Sequence[MigDevice],
+    processes: t.Sequence[Process],
+    used: t.Container[str],
+) -> str:
+    """Return a device that no process and no pod has, whole GPUs first; empty where there is none."""
+    busy = {(process.gpu_uuid, process.gi_id) for process in processes}
+    names = [gpu.uuid for gpu in gpus if not gpu.mig_current and (gpu.uuid, None) not in busy]
+    names += [mig.uuid for mig in migs if (mig.gpu_uuid, mig.gi_id) not in busy]
+    return next((name for name in names if name not in used), "")
+
+
+def count(state: GpuState, wanted: int = -1) -> Check:
+    """Check that all GPUs of the bus answer, or where the user says how many there must be, that those do.
+
+    ``wanted`` is -1 where nobody says.
+    """
+    on_bus, answering, recorded = state.on_bus, len(state.answering), state.recorded
+    complete, missing = answering == on_bus, str(recorded)
+    if answering == wanted or (complete and wanted < 0 and not missing):
+        return Check(GPUS)
+    cause = f"{answering} of {on_bus} GPUs on the PCI bus answer{because(state.lost)}"
+    if wanted < 0 and missing:
+        return judged(GPUS, missing if complete else f"{cause}; {missing}", recorded.next_step)
+    if wanted < 0:
+        step = "see the kernel's log for the missing ones (journalctl -k -g NVRM)"
+        return judged(GPUS, cause, step)
+    step = "correct validate_gpu_count, or look for the missing GPUs with lspci -d 10de:"
+    cause = "; ".join(filter(None, (cause, missing)))
+    return judged(GPUS, f"validate_gpu_count asks for {wanted}, and {cause}", step)
+
+
+def count_without_aside(state: GpuState, wanted: int) -> Check:
+    """Check the count, with a warning only where it holds without GPUs that are set aside and do not answer."""
+    check, recorded = count(state, wanted), state.recorded
+    answering = {gpu.pci_bus_id for gpu in state.answering}
+    gone = {entry.pci for entry in state.aside.found.gpus.values()} - answering
     gone &= {*recorded.there, *recorded.known}
-    if found.holds or not gone:
-        return found
+    if check.holds or not gone:
+        return check
     known, on_bus = (
-        tuple(one for one in each if one not in gone) for each in (recorded.known, recorded.there)
+        tuple(address for address in addresses if address not in gone)
+        for addresses in (recorded.known, recorded.there)
     )
-    rest = Gpus(known, on_bus, recorded.meant)
-    others = max(0, wanted - len(gone)) if wanted >= 0 else -1
-    holds = count(len(on_bus), len(there), others, (), rest).holds
-    return found._replace(state=WARNING) if holds else found
+    others = state._replace(
+        on_bus=len(on_bus), lost=(), recorded=Gpus(known, on_bus, recorded.meant)
+    )
+    holds = count(others, max(0, wanted - len(gone)) if wanted >= 0 else -1).holds
+    return check._replace(state=WARNING) if holds else check
 
 
 def quarantine(aside: SetAside) -> t.List[Check]:
@@ -123,9 +150,9 @@ def layout(found: t.Optional[Layout], unread: str) -> Check:
     return judged(MIG, words, "run the playbook gpu.node.mig")
 
 
-def at_boot(state: str, problems: t.Sequence[str]) -> Check:
+def at_boot(report: MigReport) -> Check:
     """Check that the layout was made at boot."""
-    if not state:
+    if not report.boot_state:
         return skipped(MIG_BOOT, "no layout was made at the last boot")
-    words = f"gpu-mig.service failed at boot{because(problems)}" if state == FAILED else ""
-    return judged(MIG_BOOT, words, AGAIN)
+    failed = f"gpu-mig.service failed at boot{because(report.boot_problems)}"
+    return judged(MIG_BOOT, failed if report.boot_state == FAILED else "", AGAIN)

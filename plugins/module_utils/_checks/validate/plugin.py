@@ -10,7 +10,7 @@ import typing as t
 from ..._base.errors import NodeError
 from .check import Check, because, few, judged, skipped
 from .containers import Answer
-from .daemon import SERVING, Daemon
+from .daemon import SERVING, MigReport, PluginReport
 
 PLUGIN, REGISTRATION, ALLOCATABLE = "device plugin", "registration", "allocatable"
 DEVICES, MPS, HEALTH = "devices", "MPS", "health"
@@ -26,7 +26,7 @@ class Kubelet(t.NamedTuple):
 
 
 def checks(
-    daemon: Daemon,
+    report: PluginReport,
     migs: t.Optional[t.Sequence[str]],
     kubelet: Kubelet,
     unreached: t.Optional[NodeError] = None,
@@ -36,31 +36,31 @@ def checks(
 
     ``unreached`` is why nothing that it gives out reaches a container, ``client`` what one with a share of MPS says.
     """
-    serves = daemon.state == SERVING
-    silent = f"the device plugin is not serving ({daemon.problem or 'it does not run'})"
+    serves = report.state == SERVING
+    silent = f"the device plugin is not serving ({report.problem or 'it does not run'})"
     plugin = judged(PLUGIN, "" if serves else silent, LOG)
     if serves and unreached:
         plugin = judged(PLUGIN, f"{unreached.message}: {unreached.cause}", unreached.hint)
-    if not daemon.state or daemon.state == "not_running":
+    if not report.state or report.state == "not_running":
         return [plugin, *(skipped(name, "the device plugin does not run") for name in NAMES[1:])]
     return [
         plugin,
-        _registration(daemon, kubelet),
-        _allocatable(daemon),
-        _devices(daemon, migs),
-        _mps(daemon, client),
-        _health(daemon),
+        _registration(report, kubelet),
+        _allocatable(report),
+        _devices(report.mig, migs),
+        _mps(report, client),
+        _health(report),
     ]
 
 
-def _registration(daemon: Daemon, kubelet: Kubelet) -> Check:
-    missing = ", ".join(daemon.unregistered) or "all resources"
-    if daemon.registration_problem:
-        words = f"the kubelet does not know of {missing}{because([daemon.registration_problem])}"
+def _registration(report: PluginReport, kubelet: Kubelet) -> Check:
+    missing = ", ".join(report.unregistered) or "all resources"
+    if report.kubelet.registration_problem:
+        words = f"the kubelet does not know of {missing}{because([report.kubelet.registration_problem])}"
         return judged(REGISTRATION, words, LOG)
-    if not daemon.resources:
+    if not report.resources:
         return skipped(REGISTRATION, "the device plugin has nothing to advertise")
-    if not daemon.unregistered:
+    if not report.unregistered:
         return Check(REGISTRATION)
     if kubelet.there:
         words = f"the kubelet has not registered {missing}"
@@ -75,32 +75,32 @@ def _registration(daemon: Daemon, kubelet: Kubelet) -> Check:
     return judged(REGISTRATION, words, step, fails=False)
 
 
-def _allocatable(daemon: Daemon) -> Check:
+def _allocatable(report: PluginReport) -> Check:
     """Compare what the kubelet can allocate with the healthy devices; what no kubelet has yet is told above."""
-    known = {name: one.healthy for name, one in daemon.resources.items() if one.registered}
+    known = {name: one.healthy for name, one in report.resources.items() if one.registered}
     if not known:
         return skipped(ALLOCATABLE, "no kubelet has registered anything")
-    if daemon.kubelet_problem:
-        words = f"what the kubelet can allocate is not known: {daemon.kubelet_problem}"
+    if report.kubelet.problem:
+        words = f"what the kubelet can allocate is not known: {report.kubelet.problem}"
         return judged(ALLOCATABLE, words, "see whether the kubelet runs: systemctl status kubelet")
-    have = daemon.allocatable
+    have = report.kubelet.allocatable
     pairs = [(name, have.get(name, 0), count) for name, count in sorted(known.items())]
     differing = [f"{name}: {has} of {count}" for name, has, count in pairs if has != count]
     words = f"the kubelet can't allocate what the device plugin advertises{because(differing)}"
     return judged(ALLOCATABLE, words if differing else "", f"restart the kubelet; {LOG}")
 
 
-def _devices(daemon: Daemon, migs: t.Optional[t.Sequence[str]]) -> Check:
+def _devices(mig: MigReport, migs: t.Optional[t.Sequence[str]]) -> Check:
     if migs is None:
         return skipped(DEVICES, "the driver does not answer")
-    same = sorted(daemon.mig_uuids) == sorted(migs)
+    same = sorted(mig.uuids) == sorted(migs)
     words = "the device plugin does not know the MIG devices that the GPUs have"
     return judged(DEVICES, "" if same else words, "restart gpu-device-plugin")
 
 
-def _mps(daemon: Daemon, client: t.Optional[Answer]) -> Check:
-    late = [one for one in daemon.mps if one.problem]
-    if not daemon.mps:
+def _mps(report: PluginReport, client: t.Optional[Answer]) -> Check:
+    late = [one for one in report.mps if one.problem]
+    if not report.mps:
         return skipped(MPS, "no device is shared by MPS")
     if not late:
         problem = (client.cuda or client.problem) if client else ""
@@ -114,8 +114,8 @@ def _mps(daemon: Daemon, client: t.Optional[Answer]) -> Check:
     return judged(MPS, words, step, fails=not waits)
 
 
-def _health(daemon: Daemon) -> Check:
-    bad, waiting = daemon.unhealthy, daemon.waiting
+def _health(report: PluginReport) -> Check:
+    bad, waiting = report.unhealthy, report.waiting
     if bad or not waiting:
         words = f"the device plugin reports unhealthy devices{few(bad)}"
         step = "see '/opt/gpu-node/bin/gpu-plugin status' on the node"

@@ -43,6 +43,14 @@ class Holds(t.NamedTuple):
     unknown: str = ""
 
 
+class ServiceState(t.NamedTuple):
+    """The units of gpu.node, the packages on hold, and the change that the node is in the middle of."""
+
+    units: t.Tuple[Unit, ...] = ()
+    holds: Holds = Holds()
+    change: t.Optional[Change] = None
+
+
 def services(units: t.Sequence[Unit]) -> Check:
     """Check that what was set up is on."""
     if not units:

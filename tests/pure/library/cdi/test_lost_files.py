@@ -15,10 +15,10 @@ from ansible_collections.gpu.node.plugins.module_utils._cdi import capability as
 from ansible_collections.gpu.node.plugins.module_utils._cdi.machine import specify
 from ansible_collections.gpu.node.plugins.module_utils._checks.validate.cdi import (
     FILES,
-    Current,
+    CdiState,
     checks,
 )
-from ansible_collections.gpu.node.plugins.module_utils._checks.validate.daemon import Daemon
+from ansible_collections.gpu.node.plugins.module_utils._checks.validate.daemon import CdiReport
 from ansible_collections.gpu.node.plugins.module_utils._checks.validate.machine.gpus import current
 from ansible_collections.gpu.node.plugins.module_utils._generated.cdi import SPEC
 from ansible_collections.gpu.node.plugins.module_utils._machine.host import Completed
@@ -115,11 +115,11 @@ def test_dpkg_may_know_a_file_by_its_path_before_the_folders_were_merged() -> No
 def test_a_validation_names_the_package(host: HostWithDriver, nvml: FakeNvml) -> None:
     options = cdi_boot.Options(PATH)
     host.files[cdi_boot.CONFIG] = cdi_boot.dump(options)
-    assert current(host, nvml) == Current()  # type: ignore[arg-type]
+    assert current(host, nvml) == CdiState()  # type: ignore[arg-type]
     del host.files[CUDA]
     found = current(host, nvml)  # type: ignore[arg-type]
-    daemon = Daemon(cdi_devices=("all",), cdi_path=PATH, cdi_missing=(CUDA,))
-    (files,) = (one for one in checks(daemon, None, found) if one.name == FILES)
+    report = CdiReport(PATH, devices=("all",), missing=(CUDA,))
+    (files,) = (one for one in checks(report, None, found) if one.name == FILES)
     assert files.state == "failed"
     assert files.cause.startswith(f"files of installed packages are gone: {CUDA} (libcuda1)")
     assert files.next_step.startswith("apt-get install --reinstall libcuda1")

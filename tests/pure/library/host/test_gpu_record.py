@@ -23,6 +23,7 @@ from ansible_collections.gpu.node.plugins.module_utils._node.gpu_record import G
 from ansible_collections.gpu.node.plugins.module_utils._node.quarantine import Seen
 
 from tests.fakes.library.fakes import FakeHost
+from tests.fakes.library.gpu_values import gpu
 from tests.fakes.library.preflight_nodes import H100, FakeRoom, node
 from tests.fakes.packages.driver_runs import capability
 
@@ -116,14 +117,15 @@ def test_gpu_info_tells_which_are_missing() -> None:
 
 def test_a_validation_fails_for_a_gpu_that_is_missing() -> None:
     found = Gpus((FIRST, SECOND), (FIRST,))
-    check = checks.count(1, 1, recorded=found)
+    state = checks.GpuState(1, found, answering=(gpu(0),))
+    check = checks.count(state)
     assert (check.state, check.cause) == ("failed", LOST)
     assert check.next_step == found.next_step
-    both = checks.count(1, 0, recorded=found)
+    both = checks.count(state._replace(answering=()))
     assert both.cause == f"0 of 1 GPUs on the PCI bus answer; {LOST}"
     meant = found._replace(meant=1)
-    assert checks.count(1, 1, 1, recorded=meant).state == "passed"
-    asked = checks.count(1, 1, 2, recorded=found._replace(meant=2))
+    assert checks.count(state._replace(recorded=meant), 1).state == "passed"
+    asked = checks.count(state._replace(recorded=found._replace(meant=2)), 2)
     assert LOST in asked.cause
 
 

@@ -11,8 +11,8 @@ import pytest
 from ansible_collections.gpu.node.plugins.module_utils._base.dra.allocation import owners
 from ansible_collections.gpu.node.plugins.module_utils._checks.validate.dra import (
     NAMES,
-    Dra,
-    Driver,
+    DraReport,
+    DraState,
     checks,
 )
 from ansible_collections.gpu.node.plugins.module_utils._checks.validate.plugin import Kubelet
@@ -42,7 +42,7 @@ def look(
 ) -> dict[str, str]:
     """Return what is said of each check, with its state."""
     whose = owners(allocation, ["1"] if allocation == "both" else ())
-    dra = Dra(whose, Driver.of({**GOOD, **told}))
+    dra = DraState(whose, DraReport.of({**GOOD, **told}))
     return {
         one.name: one.state if one.holds and not one.cause else f"{one.state} {one.cause}"
         for one in checks(dra, declared, node, kubelet)
@@ -129,5 +129,5 @@ def test_what_can_not_be_known_is_not_judged() -> None:
 
 @pytest.mark.parametrize("told", [None, [], {"published": 3, "gpus": [], "registered": "yes"}])
 def test_a_status_of_another_shape_is_no_status(told: Any) -> None:
-    found = Driver.of(told)
+    found = DraReport.of(told)
     assert (found.state, found.registered, found.gpus) == ("", False, frozenset())

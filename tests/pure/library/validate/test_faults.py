@@ -9,14 +9,14 @@ import json
 import typing as t
 
 import pytest
-from ansible_collections.gpu.node.plugins.module_utils._checks.validate.cdi import Current
+from ansible_collections.gpu.node.plugins.module_utils._checks.validate.cdi import CdiState
 from ansible_collections.gpu.node.plugins.module_utils._checks.validate.check import judged
 from ansible_collections.gpu.node.plugins.module_utils._checks.validate.containers import (
     Answer,
     answer,
 )
 from ansible_collections.gpu.node.plugins.module_utils._checks.validate.gpus import Layout
-from ansible_collections.gpu.node.plugins.module_utils._checks.validate.node import Wanted
+from ansible_collections.gpu.node.plugins.module_utils._checks.validate.node import ValidateOptions
 from ansible_collections.gpu.node.plugins.module_utils._checks.validate.services import Holds, Unit
 from hypothesis import given
 from hypothesis import strategies as st
@@ -189,7 +189,7 @@ def test_each_fault_that_the_daemon_tells(said: dict[str, t.Any], name: str, tex
             "fix the cause, then run the playbook gpu.node.mig",
         ),
         (
-            {"cdi": Current(("lacks the node /dev/nvidia9",))},
+            {"cdi": CdiState(("lacks the node /dev/nvidia9",))},
             "CDI specification",
             f"/etc/cdi/nvidia.yaml is out of date (lacks the node /dev/nvidia9) -> {AGAIN}",
         ),
@@ -247,22 +247,22 @@ def test_each_fault_of_the_node_itself(changes: dict[str, t.Any], name: str, tex
     ],
 )
 def test_the_version_that_the_user_asks_for(version: str, source: str, step: str) -> None:
-    wanted = Wanted(driver_version=version, driver_source=source)
+    wanted = ValidateOptions(driver_version=version, driver_source=source)
     assert failures(node(), wanted) == {
         "driver version": f"version {VERSION} is loaded, and nvidia_driver_version asks for {version} -> {step}"
     }
     for fits in ("550", "550.163.01", ""):
-        assert failures(node(), Wanted(driver_version=fits, driver_source=source)) == {}
+        assert failures(node(), ValidateOptions(driver_version=fits, driver_source=source)) == {}
 
 
 @pytest.mark.parametrize("gpu_count", [0, 1, 3])
 def test_the_count_is_the_users_wish(gpu_count: int) -> None:
-    found = failures(node(), Wanted(gpu_count))
+    found = failures(node(), ValidateOptions(gpu_count))
     assert found == {
         "GPUs": f"validate_gpu_count asks for {gpu_count}, and 2 of 2 GPUs on the PCI bus answer -> "
         "correct validate_gpu_count, or look for the missing GPUs with lspci -d 10de:"
     }
-    assert failures(node(pci_gpus=gpu_count), Wanted(2)) == {}
+    assert failures(node(pci_gpus=gpu_count), ValidateOptions(2)) == {}
 
 
 def test_lost_gpus_are_named() -> None:
@@ -331,7 +331,7 @@ def test_what_makes_no_node_unfit_is_a_warning(
             "CUDA",
             "no libcuda",
         ),
-        ({}, {"cdi": Current(unknown="no nvidia-ctk")}, "CDI specification", "no nvidia-ctk"),
+        ({}, {"cdi": CdiState(unknown="no nvidia-ctk")}, "CDI specification", "no nvidia-ctk"),
         (
             {},
             {"containers": {"cri-o": Answer(unknown="for a kubelet alone")}},

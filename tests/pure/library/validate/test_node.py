@@ -20,16 +20,16 @@ from ansible_collections.gpu.node.plugins.module_utils._checks.validate.check im
 )
 from ansible_collections.gpu.node.plugins.module_utils._checks.validate.containers import Answer
 from ansible_collections.gpu.node.plugins.module_utils._checks.validate.daemon import (
-    Daemon,
     Mount,
+    PluginReport,
     Share,
 )
+from ansible_collections.gpu.node.plugins.module_utils._checks.validate.gpus import idle_device
 from ansible_collections.gpu.node.plugins.module_utils._checks.validate.node import (
     COMPONENTS,
-    Wanted,
+    ValidateOptions,
     checks,
     components,
-    idle,
     settles,
     summary,
 )
@@ -82,7 +82,7 @@ NAMES = [
 
 
 def test_a_node_as_it_should_be_passes_every_check() -> None:
-    found = checks(node(), Wanted())
+    found = checks(node(), ValidateOptions())
     assert [one.name for one in found] == NAMES
     assert [one.name for one in found if one.state != "passed"] == []
     assert message(found) == ""
@@ -94,7 +94,7 @@ def test_a_change_that_was_left_in_the_middle_fails_but_within_it(change: Change
     found = failures(node(change=change))
     assert found["in service"].startswith("the node is in the middle of ")
     assert " to its end, which puts the node back" in found["in service"]
-    within = checks(node(change=change), Wanted(change="mig"))
+    within = checks(node(change=change), ValidateOptions(change="mig"))
     assert [one.name for one in within if not one.holds] == ([] if change.host else ["in service"])
 
 
@@ -109,7 +109,7 @@ def test_a_driver_that_does_not_answer() -> None:
     assert found["driver"] == "it is not loaded. -> run gpu.node.gpu_nodes"
     assert found["GPUs"].startswith("0 of 2 GPUs on the PCI bus answer -> see the kernel's log")
     assert "driver: it is not loaded. Next step: run gpu.node.gpu_nodes\n" in message(
-        checks(silent, Wanted())
+        checks(silent, ValidateOptions())
     )
     skipped = told(silent, SKIPPED)
     assert (
@@ -127,7 +127,7 @@ def test_a_slurm_node_is_not_red_for_what_it_does_not_have() -> None:
     )
     assert failures(bare) == {}
     assert told(bare, SKIPPED)["device plugin"] == "not set up on this node"
-    wanted = Wanted(components=components(["driver", "mig"]))
+    wanted = ValidateOptions(components=components(["driver", "mig"]))
     assert failures(bare, wanted) == {}
     assert told(bare, SKIPPED, wanted)["labels"] == "labels is not among gpu_nodes_components"
     assert summary(bare, checks(bare, wanted)) == "ready, 2 GPUs, 2 MIG devices"
@@ -135,7 +135,7 @@ def test_a_slurm_node_is_not_red_for_what_it_does_not_have() -> None:
 
 def test_a_part_that_is_wanted_and_not_there_is_red() -> None:
     bare = node({"state": "not_running", "labels": None}, parts=frozenset())
-    found = failures(bare, Wanted(components=components(["device_plugin", "labels"])))
+    found = failures(bare, ValidateOptions(components=components(["device_plugin", "labels"])))
     assert found["device plugin"].startswith("the device plugin is not serving (it does not run)")
     assert found["labels"].startswith("nothing keeps the node's labels up to date")
 
@@ -159,10 +159,10 @@ def test_no_kubelet_at_all_is_said_and_can_be_an_error() -> None:
         "no kubelet has registered the GPUs yet -> "
         "join the node to its cluster; gpu_nodes_require_kubelet makes this an error"
     )
-    assert summary(alone, checks(alone, Wanted())) == (
+    assert summary(alone, checks(alone, ValidateOptions())) == (
         "ready, 1 warning, 2 GPUs, 2 MIG devices, none advertised"
     )
-    required = failures(alone, Wanted(kubelet=True))
+    required = failures(alone, ValidateOptions(kubelet=True))
     assert list(required) == ["registration"]
     assert "gpu_nodes_require_kubelet is set" in required["registration"]
     assert (
@@ -173,15 +173,15 @@ def test_no_kubelet_at_all_is_said_and_can_be_an_error() -> None:
 
 def test_what_may_be_on_its_way_is_looked_at_again() -> None:
     late = {"allocatable": {"nvidia.com/gpu": 1}}
-    assert settles(checks(node(late), Wanted()))
-    assert not settles(checks(node(), Wanted()))
-    assert not settles(checks(node(late, pci_gpus=3), Wanted()))
+    assert settles(checks(node(late), ValidateOptions()))
+    assert not settles(checks(node(), ValidateOptions()))
+    assert not settles(checks(node(late, pci_gpus=3), ValidateOptions()))
 
 
 def test_devices_of_a_layout_that_was_just_made_are_looked_at_again() -> None:
     """The device plugin calls them unhealthy until the CDI specification has them."""
     gpu = {"devices": {"GPU-1": "Unhealthy", "GPU-2": "Healthy"}, "registered": True}
-    found = checks(node({"resources": {"nvidia.com/gpu": gpu}}), Wanted())
+    found = checks(node({"resources": {"nvidia.com/gpu": gpu}}), ValidateOptions())
     assert "health" in {one.name for one in found if one.state == "failed"}
     assert settles(found)
 
@@ -190,10 +190,10 @@ def test_a_device_that_nobody_uses_is_found() -> None:
     one, two = mig(PARTED, 0), mig(PARTED, 1)
     on_whole = Process(1, "python", PLAIN.uuid)
     on_part = Process(2, "python", PARTED.uuid, one.gi_id, 0)
-    assert idle([PLAIN, PARTED], [one, two], [], ()) == PLAIN.uuid
-    assert idle([PLAIN, PARTED], [one, two], [on_whole, on_part], ()) == two.uuid
-    assert idle([PLAIN, PARTED], [one, two], [on_part], {PLAIN.uuid}) == two.uuid
-    assert idle([PLAIN, PARTED], [one, two], [], {PLAIN.uuid, *MIGS}) == ""
+    assert idle_device([PLAIN, PARTED], [one, two], [], ()) == PLAIN.uuid
+    assert idle_device([PLAIN, PARTED], [one, two], [on_whole, on_part], ()) == two.uuid
+    assert idle_device([PLAIN, PARTED], [one, two], [on_part], {PLAIN.uuid}) == two.uuid
+    assert idle_device([PLAIN, PARTED], [one, two], [], {PLAIN.uuid, *MIGS}) == ""
 
 
 def test_what_pods_and_mps_daemons_have_is_in_use() -> None:
@@ -218,7 +218,9 @@ def test_node_of_shares_alone_is_tried_by_a_client_of_mps() -> None:
     busy = node(containers={}, cuda_unknown="every device is in use")
     assert told(busy, SKIPPED)["CUDA"] == "every device is in use"
     tried = node(containers={}, cuda_unknown="every device is in use", client=Answer(cuda=""))
-    assert [check.name for check in checks(tried, Wanted()) if check.state != "passed"] == []
+    assert [
+        check.name for check in checks(tried, ValidateOptions()) if check.state != "passed"
+    ] == []
 
 
 def test_free_shares_are_read_with_what_a_container_gets() -> None:
@@ -297,7 +299,7 @@ def test_whatever_is_found_a_check_passes_or_says_why_not(
         kubelet=kubelet,
         **driver(problem=problem),
     )
-    found = checks(one, Wanted(gpu_count, components=components(named), kubelet=kubelet))
+    found = checks(one, ValidateOptions(gpu_count, components=components(named), kubelet=kubelet))
     assert [check.name for check in found] == NAMES
     for check in found:
         assert (check.state == "passed") == (check.cause == "")
@@ -311,14 +313,14 @@ def test_whatever_is_found_a_check_passes_or_says_why_not(
 
 @given(st.text() | JSON.filter(lambda one: not isinstance(one, dict)).map(json.dumps))
 def test_an_answer_that_is_no_status_is_that_of_no_daemon(text: str) -> None:
-    assert Daemon.of(text) == Daemon()
+    assert PluginReport.from_answer(text) == PluginReport()
 
 
 def test_an_answer_that_is_cut_short_or_too_deep_is_that_of_no_daemon() -> None:
     text = json.dumps(GOOD)
-    assert Daemon.of(text[: len(text) // 2]) == Daemon()
-    assert Daemon.of("[" * 100_000) == Daemon()
-    assert "it does not run" in failures(node(daemon=Daemon.of("")))["device plugin"]
+    assert PluginReport.from_answer(text[: len(text) // 2]) == PluginReport()
+    assert PluginReport.from_answer("[" * 100_000) == PluginReport()
+    assert "it does not run" in failures(node(plugin=PluginReport.from_answer("")))["device plugin"]
 
 
 def test_a_missing_device_node_fails_and_one_that_is_not_known_is_no_pass() -> None:

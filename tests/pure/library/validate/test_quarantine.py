@@ -9,7 +9,10 @@ import typing as t
 
 import pytest
 from ansible_collections.gpu.node.plugins.module_utils._checks.validate.gpus import SetAside
-from ansible_collections.gpu.node.plugins.module_utils._checks.validate.node import Node, Wanted
+from ansible_collections.gpu.node.plugins.module_utils._checks.validate.node import (
+    NodeState,
+    ValidateOptions,
+)
 from ansible_collections.gpu.node.plugins.module_utils._node.gpu_record import Gpus
 from ansible_collections.gpu.node.plugins.module_utils._node.quarantine import (
     OPERATOR,
@@ -101,10 +104,10 @@ def test_a_file_that_is_damaged_fails() -> None:
 
 HERE, GONE = "0000:01:00.0", "0000:02:00.0"
 LOST = Quarantine({"GPU-2": ASIDE._replace(pci=GONE)})
-PROOF = Wanted(aside_may_be_missing=True)
+PROOF = ValidateOptions(aside_may_be_missing=True)
 
 
-def lost(*on_bus: str, known: t.Sequence[str] = (HERE, GONE), **more: t.Any) -> Node:
+def lost(*on_bus: str, known: t.Sequence[str] = (HERE, GONE), **more: t.Any) -> NodeState:
     """Return a node of which the first GPU alone answers."""
     found = Gpus(tuple(known), on_bus, more.pop("meant", -1))
     aside = SetAside(more.pop("aside", LOST))
@@ -135,5 +138,7 @@ def test_a_gpu_that_is_set_aside_and_missing_fails_a_validation_and_no_proof_of_
         (lost(HERE, "0000:03:00.0", known=()), PROOF._replace(gpu_count=2)),
     ],
 )
-def test_another_gpu_that_is_missing_fails_the_proof(one: Node, wanted: Wanted) -> None:
+def test_another_gpu_that_is_missing_fails_the_proof(
+    one: NodeState, wanted: ValidateOptions
+) -> None:
     assert "GPUs" in failures(one, wanted)

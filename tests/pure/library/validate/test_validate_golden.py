@@ -14,12 +14,12 @@ import pytest
 from ansible_collections.gpu.node.plugins.module_utils._base.dra.allocation import Owners
 from ansible_collections.gpu.node.plugins.module_utils._base.errors import NodeError
 from ansible_collections.gpu.node.plugins.module_utils._checks.validate import dra
-from ansible_collections.gpu.node.plugins.module_utils._checks.validate.cdi import Current
+from ansible_collections.gpu.node.plugins.module_utils._checks.validate.cdi import CdiState
 from ansible_collections.gpu.node.plugins.module_utils._checks.validate.check import Check
 from ansible_collections.gpu.node.plugins.module_utils._checks.validate.containers import Answer
 from ansible_collections.gpu.node.plugins.module_utils._checks.validate.gpus import Layout, SetAside
 from ansible_collections.gpu.node.plugins.module_utils._checks.validate.node import (
-    Wanted,
+    ValidateOptions,
     checks,
     summary,
 )
@@ -38,23 +38,29 @@ from tests.support.paths import FAKES
 KEPT = FAKES / "library/golden/validate.json"
 ASIDE = Quarantine({PLAIN.uuid: Quarantined("operator", "XID 79", "INC-1", pci=PLAIN.pci_bus_id)})
 OWNERS = Owners("both", frozenset(["0"]))
-SERVES = dra.Driver("serving", registered=True, gpus=frozenset([PLAIN.uuid]))
-SICK = dra.Driver("failed", "no socket", unpublished="no route", unenforced={PLAIN.uuid: "no MPS"})
+SERVES = dra.DraReport("serving", registered=True, gpus=frozenset([PLAIN.uuid]))
+SICK = dra.DraReport(
+    "failed", "no socket", unpublished="no route", unenforced={PLAIN.uuid: "no MPS"}
+)
 MPS = {
     PLAIN.uuid: {"problem": "it starts", "waits_for_clients": False},
     MIGS[0]: {"problem": "clients have 30 s", "waits_for_clients": True},
 }
 GONE = {"gpus": (), "mig_uuids": (), "containers": {}}
 # What the device plugin says, the changes of the node, and what is asked for.
-Scene = tuple[dict[str, Any], dict[str, Any], Wanted]
+Scene = tuple[dict[str, Any], dict[str, Any], ValidateOptions]
 SCENES: dict[str, Scene] = {
-    "as it should be": ({}, {}, Wanted()),
-    "driver is silent": ({}, {**GONE, **driver(problem="it is not loaded", loaded="")}, Wanted()),
-    "driver is slow": ({}, {**GONE, **driver(problem="it is slow", slow=True)}, Wanted()),
-    "GPU is lost": ({}, {"gpus": (PLAIN,), "lost_gpus": ("GPU 1 fell off",)}, Wanted()),
-    "GPUs are fewer than asked for": ({}, {}, Wanted(gpu_count=4)),
-    "GPU was recorded": ({}, {"recorded": Gpus(("a", "b", "c"), ("a", "b"))}, Wanted()),
-    "GPU is set aside": ({}, {"aside": SetAside(ASIDE, ("it is elsewhere",))}, Wanted()),
+    "as it should be": ({}, {}, ValidateOptions()),
+    "driver is silent": (
+        {},
+        {**GONE, **driver(problem="it is not loaded", loaded="")},
+        ValidateOptions(),
+    ),
+    "driver is slow": ({}, {**GONE, **driver(problem="it is slow", slow=True)}, ValidateOptions()),
+    "GPU is lost": ({}, {"gpus": (PLAIN,), "lost_gpus": ("GPU 1 fell off",)}, ValidateOptions()),
+    "GPUs are fewer than asked for": ({}, {}, ValidateOptions(gpu_count=4)),
+    "GPU was recorded": ({}, {"recorded": Gpus(("a", "b", "c"), ("a", "b"))}, ValidateOptions()),
+    "GPU is set aside": ({}, {"aside": SetAside(ASIDE, ("it is elsewhere",))}, ValidateOptions()),
     "GPU that is set aside is gone": (
         {},
         {
@@ -62,35 +68,47 @@ SCENES: dict[str, Scene] = {
             "aside": SetAside(ASIDE),
             "recorded": Gpus((PLAIN.pci_bus_id, "b"), (PLAIN.pci_bus_id, "b")),
         },
-        Wanted(gpu_count=1, aside_may_be_missing=True),
+        ValidateOptions(gpu_count=1, aside_may_be_missing=True),
     ),
-    "quarantine is damaged": ({}, {"aside": SetAside(problem="bad. Next step: mend it")}, Wanted()),
-    "layout differs": ({}, {"layout": Layout("half", ("GPU 1: none",))}, Wanted()),
-    "layout is not known": ({}, {"layout": Layout("half", problem="no such profile")}, Wanted()),
-    "no layout": ({"mig_boot": {}}, {"layout": None}, Wanted()),
-    "layout failed at boot": ({"mig_boot": {"state": "failed", "problems": ["x"]}}, {}, Wanted()),
-    "MIG devices differ": ({"mig_uuids": [MIGS[0]]}, {}, Wanted()),
-    "plugin is not there": ({"state": "not_running"}, {}, Wanted()),
-    "plugin has a problem": ({"state": "waiting", "problem": "no driver"}, {}, Wanted()),
+    "quarantine is damaged": (
+        {},
+        {"aside": SetAside(problem="bad. Next step: mend it")},
+        ValidateOptions(),
+    ),
+    "layout differs": ({}, {"layout": Layout("half", ("GPU 1: none",))}, ValidateOptions()),
+    "layout is not known": (
+        {},
+        {"layout": Layout("half", problem="no such profile")},
+        ValidateOptions(),
+    ),
+    "no layout": ({"mig_boot": {}}, {"layout": None}, ValidateOptions()),
+    "layout failed at boot": (
+        {"mig_boot": {"state": "failed", "problems": ["x"]}},
+        {},
+        ValidateOptions(),
+    ),
+    "MIG devices differ": ({"mig_uuids": [MIGS[0]]}, {}, ValidateOptions()),
+    "plugin is not there": ({"state": "not_running"}, {}, ValidateOptions()),
+    "plugin has a problem": ({"state": "waiting", "problem": "no driver"}, {}, ValidateOptions()),
     "nothing reaches containers": (
         {},
         {"unreached": NodeError("no", cause="c", hint="h")},
-        Wanted(),
+        ValidateOptions(),
     ),
-    "not registered": (resource(registered=False), {"kubelet": False}, Wanted()),
+    "not registered": (resource(registered=False), {"kubelet": False}, ValidateOptions()),
     "not registered where it must": (
         resource(registered=False),
         {"kubelet": False},
-        Wanted(kubelet=True),
+        ValidateOptions(kubelet=True),
     ),
-    "not registered by a kubelet": (resource(registered=False), {}, Wanted()),
-    "registration is refused": ({"registration_problem": "too long"}, {}, Wanted()),
-    "kubelet allocates less": ({"allocatable": {"nvidia.com/gpu": 0}}, {}, Wanted()),
-    "kubelet does not say": ({"kubelet_problem": "no socket"}, {}, Wanted()),
+    "not registered by a kubelet": (resource(registered=False), {}, ValidateOptions()),
+    "registration is refused": ({"registration_problem": "too long"}, {}, ValidateOptions()),
+    "kubelet allocates less": ({"allocatable": {"nvidia.com/gpu": 0}}, {}, ValidateOptions()),
+    "kubelet does not say": ({"kubelet_problem": "no socket"}, {}, ValidateOptions()),
     "unhealthy device": (
         resource(devices={PLAIN.uuid: "Unhealthy"}, problems={PLAIN.uuid: "XID 79"}),
         {},
-        Wanted(),
+        ValidateOptions(),
     ),
     "waiting device": (
         {
@@ -98,7 +116,7 @@ SCENES: dict[str, Scene] = {
             "devices": [{"uuid": PLAIN.uuid, "index": "0", "reason": "held"}],
         },
         {},
-        Wanted(),
+        ValidateOptions(),
     ),
     "device of a quarantine": (
         {
@@ -109,23 +127,23 @@ SCENES: dict[str, Scene] = {
             "quarantine": {"gpus": {PLAIN.uuid: {}}},
         },
         {},
-        Wanted(),
+        ValidateOptions(),
     ),
-    "MPS is not ready": ({"mps": MPS}, {}, Wanted()),
-    "client of MPS fails": ({}, {"client": Answer(problem="no pipe")}, Wanted()),
-    "client of MPS adds wrongly": ({}, {"client": Answer(cuda="wrong sum")}, Wanted()),
-    "client of MPS adds": ({}, {"client": Answer(cuda=""), "containers": {}}, Wanted()),
-    "no CDI": ({"cdi": None}, {}, Wanted()),
+    "MPS is not ready": ({"mps": MPS}, {}, ValidateOptions()),
+    "client of MPS fails": ({}, {"client": Answer(problem="no pipe")}, ValidateOptions()),
+    "client of MPS adds wrongly": ({}, {"client": Answer(cuda="wrong sum")}, ValidateOptions()),
+    "client of MPS adds": ({}, {"client": Answer(cuda=""), "containers": {}}, ValidateOptions()),
+    "no CDI": ({"cdi": None}, {}, ValidateOptions()),
     "CDI failed": (
         {"cdi": {**CDI, "failed": True, "devices": ["0"], "missing": ["/usr/lib/x"]}},
-        {"cdi": Current(("GPU-0 is new",))},
-        Wanted(),
+        {"cdi": CdiState(("GPU-0 is new",))},
+        ValidateOptions(),
     ),
-    "CDI is not known": ({}, {"cdi": Current(unknown="no driver")}, Wanted()),
+    "CDI is not known": ({}, {"cdi": CdiState(unknown="no driver")}, ValidateOptions()),
     "CDI is lost": (
         {},
-        {"cdi": Current(lost="/dev/nvidia0 is gone", next_step="make it")},
-        Wanted(),
+        {"cdi": CdiState(lost="/dev/nvidia0 is gone", next_step="make it")},
+        ValidateOptions(),
     ),
     "container sees one GPU": (
         {},
@@ -137,32 +155,48 @@ SCENES: dict[str, Scene] = {
             },
             "beside": Answer(cuda="wrong sum"),
         },
-        Wanted(),
+        ValidateOptions(),
     ),
-    "container does not open": ({}, {"containers": {"podman": Answer(problem="x")}}, Wanted()),
+    "container does not open": (
+        {},
+        {"containers": {"podman": Answer(problem="x")}},
+        ValidateOptions(),
+    ),
     "CUDA was not tried": (
         {},
         {"containers": {}, "cuda_unknown": "every device is in use"},
-        Wanted(),
+        ValidateOptions(),
     ),
-    "unit has failed": ({}, {"units": (Unit("gpu-cdi.service", "enabled", "failed"),)}, Wanted()),
-    "hold is gone": ({}, {"holds": Holds(frozenset({"a"}), frozenset())}, Wanted()),
-    "in a change": ({}, {"change": Change("mig", "ctl-1", "root")}, Wanted()),
-    "within a change": ({}, {"change": Change("mig", "ctl-1", "root")}, Wanted(change="mig")),
-    "parts are not there": ({"state": "not_running"}, {"parts": frozenset()}, Wanted()),
+    "unit has failed": (
+        {},
+        {"units": (Unit("gpu-cdi.service", "enabled", "failed"),)},
+        ValidateOptions(),
+    ),
+    "hold is gone": ({}, {"holds": Holds(frozenset({"a"}), frozenset())}, ValidateOptions()),
+    "in a change": ({}, {"change": Change("mig", "ctl-1", "root")}, ValidateOptions()),
+    "within a change": (
+        {},
+        {"change": Change("mig", "ctl-1", "root")},
+        ValidateOptions(change="mig"),
+    ),
+    "parts are not there": ({"state": "not_running"}, {"parts": frozenset()}, ValidateOptions()),
     "parts are asked for": (
         {"state": "not_running", "labels": None},
         {"parts": frozenset()},
-        Wanted(components=frozenset({"labels", "device_plugin"})),
+        ValidateOptions(components=frozenset({"labels", "device_plugin"})),
     ),
     "labels fail": (
         {"labels": {"state": "failed", "problem": "forbidden", "labels": {}}},
         {},
-        Wanted(kubelet=True),
+        ValidateOptions(kubelet=True),
     ),
-    "driver of another version": ({}, driver(loaded="550.1"), Wanted(driver_version="570")),
-    "DRA serves": ({}, {"dra": dra.Dra(OWNERS, SERVES)}, Wanted(allocation="both")),
-    "DRA is sick": ({}, {"dra": dra.Dra(OWNERS, SICK)}, Wanted(allocation="dra")),
+    "driver of another version": (
+        {},
+        driver(loaded="550.1"),
+        ValidateOptions(driver_version="570"),
+    ),
+    "DRA serves": ({}, {"dra": dra.DraState(OWNERS, SERVES)}, ValidateOptions(allocation="both")),
+    "DRA is sick": ({}, {"dra": dra.DraState(OWNERS, SICK)}, ValidateOptions(allocation="dra")),
 }
 
 
