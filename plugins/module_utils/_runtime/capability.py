@@ -156,7 +156,7 @@ class RuntimeCapability:
     def _known(self, runtime: Runtime, path: str, records: t.Mapping[str, Written]) -> Wanted:
         """Return what is wanted, with the default runtime that our handler has taken the place of."""
         for one in records[path].entries if path in records else ():
-            default = one.path[-1:] == runtime.kind.default[-1:]
+            default = one.path[-1:] == runtime.kind.keys.default[-1:]
             if default and one.value == self._wanted.handler and one.had:
                 return self._wanted._replace(instead=str(one.had[0]))
         return self._wanted
@@ -234,7 +234,7 @@ class RuntimeCapability:
         """Warn of default runtimes that each has once its files are written."""
         for one in state.states:
             effective = self._tried.get(one.runtime.kind.name, one.view.effective)
-            yield from about_default(lookup(effective, one.runtime.kind.default), self._wanted)
+            yield from about_default(lookup(effective, one.runtime.kind.keys.default), self._wanted)
 
     def _waits(self, state: State) -> bool:
         """Tell whether a restart is left to somebody else, or to a later run."""

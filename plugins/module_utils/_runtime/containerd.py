@@ -16,7 +16,7 @@ from .._base.errors import NodeError
 from .._base.text import json_data
 from .edits import Change, Config, Path, Table, lookup
 from .start_command import Flag
-from .state import CDI, Kind, Version, Wanted, version_text
+from .state import CDI, RuntimeKeys, RuntimeKind, RuntimeStart, Version, Wanted, version_text
 
 MERGES = (2, 1)  # before it, a file that is imported replaces the whole section of a plugin
 DROP_IN = "zz-gpu-node.toml"  # read last: what is read later wins
@@ -26,23 +26,25 @@ NEWER = (
     ": Debian 13 has 1.7, and Docker's repository has containerd.io for Debian 12 and others; or let"
     " container_runtime_mode be runtime_class, which does without CDI"
 )
-CONTAINERD = Kind(
+CONTAINERD = RuntimeKind(
     "containerd",
     "containerd",
     ("containerd.service",),
     "/etc/containerd/config.toml",
     (1, 7),
-    types=(
-        (("version",), int),
-        (("imports",), list),
-        (("disabled_plugins",), list),
-        (("plugins",), dict),
+    keys=RuntimeKeys(
+        types=(
+            (("version",), int),
+            (("imports",), list),
+            (("disabled_plugins",), list),
+            (("plugins",), dict),
+        ),
+        on=((("enable_cdi",), True),),
+        spec_dirs=("cdi_spec_dirs",),
+        default=("containerd", "default_runtime_name"),
     ),
-    on=((("enable_cdi",), True),),
-    spec_dirs=("cdi_spec_dirs",),
-    default=("containerd", "default_runtime_name"),
+    start=RuntimeStart(Flag(("config", "c"))),
     newer=NEWER,
-    file_flag=Flag(("config", "c")),
     socket="/run/containerd/containerd.sock",
 )
 K3S = CONTAINERD._replace(
@@ -152,7 +154,7 @@ def check_owner(text: str, path: str) -> None:
 
 def settings(cri: Table, wanted: Wanted, cdi: bool) -> t.List[Change]:
     """Return what the CRI plugin's section must have."""
-    return CONTAINERD.settings(cri, wanted, cdi, _handler(cri, wanted))
+    return CONTAINERD.keys.settings(cri, wanted, cdi, _handler(cri, wanted))
 
 
 def _handler(cri: Table, wanted: Wanted) -> t.Iterator[Change]:
@@ -160,7 +162,7 @@ def _handler(cri: Table, wanted: Wanted) -> t.Iterator[Change]:
     runc = _runtime(cri, "runc")
     # Pods keep what they have without the handler, above all how cgroups are managed: it is like the default runtime,
     # if runc's options fit that, or like runc.
-    default = lookup(cri, CONTAINERD.default)
+    default = lookup(cri, CONTAINERD.keys.default)
     like = _runtime(cri, str((wanted.instead if default == wanted.handler else default) or "runc"))
     if not like or like.get("runtime_type") not in (None, "", RUNTIME_TYPE):
         like = runc
@@ -183,7 +185,7 @@ def _runtime(cri: Table, name: str) -> Table:
 
 def default_program(cri: Table) -> t.Tuple[str, str]:
     """Return the default runtime and the program that is set for it, empty where none is."""
-    name = str(lookup(cri, CONTAINERD.default) or "")
+    name = str(lookup(cri, CONTAINERD.keys.default) or "")
     return name, str(lookup(_runtime(cri, name), ("options", "BinaryName")) or "")
 
 
@@ -247,7 +249,7 @@ def is_k0s_managed(text: t.Optional[str]) -> bool:
     return (text or "").startswith(f"{K0S_MANAGED}\n")
 
 
-def choose_unit(kind: Kind, states: t.Mapping[str, t.Mapping[str, str]]) -> t.Optional[str]:
+def choose_unit(kind: RuntimeKind, states: t.Mapping[str, t.Mapping[str, str]]) -> t.Optional[str]:
     """Return the unit that runs on this node, or would; None where there is none.
 
     ``states`` are systemd's properties LoadState and ActiveState of each unit.

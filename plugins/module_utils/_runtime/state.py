@@ -42,21 +42,14 @@ class Wanted(t.NamedTuple):
     instead: str = ""
 
 
-class Kind(t.NamedTuple):
-    """What sets a runtime apart: its program, units (one of them runs on a node) and file, and since when it knows CDI.
+class RuntimeKeys(t.NamedTuple):
+    """The keys of a runtime's configuration, all below ``prefix``.
 
-    ``types`` are what keys of its file must be; ``on`` is what turns CDI on; ``spec_dirs``,
-    ``handler`` (of a handler, its program), ``other`` (of a handler, what one of another kind has)
-    and ``default`` are keys. All keys are below ``prefix``. ``live`` are those that the running
-    daemon takes over on a reload; all others take a restart. ``file_flag`` and ``folder_flag`` choose what
-    the program reads, ``flags`` set keys, and so do environment variables that begin with ``variables``.
+    ``types`` are what keys must be; ``on`` is what turns CDI on; ``handler`` is the key of a handler that has its
+    program, ``other`` those that a handler of another kind has. ``live`` are the keys that the running daemon takes
+    over on a reload; all others take a restart.
     """
 
-    name: str
-    program: str
-    units: t.Tuple[str, ...]
-    config_path: str
-    minimum: Version
     types: t.Tuple[t.Tuple[Path, type], ...] = ()
     on: t.Tuple[Change, ...] = ()
     spec_dirs: Path = ()
@@ -65,17 +58,6 @@ class Kind(t.NamedTuple):
     default: Path = ()
     prefix: Path = ()
     live: t.Tuple[Path, ...] = ()
-    toml: bool = True
-    newer: str = ""  # where a version that knows CDI is to be had
-    file_flag: t.Optional[Flag] = None
-    folder_flag: t.Optional[Flag] = None
-    flags: t.Tuple[Flag, ...] = ()
-    variables: str = ""
-    socket: str = ""  # where it serves the kubelet, unless its flag or file has another place
-
-    def trial_args(self, command: StartCommand) -> t.List[str]:
-        """Return the arguments that a trial takes over: all but the files that are read."""
-        return command.without([self.file_flag, self.folder_flag])
 
     def settings(
         self,
@@ -85,20 +67,56 @@ class Kind(t.NamedTuple):
         handler: t.Optional[t.Iterable[Change]] = None,
     ) -> t.List[Change]:
         """Return what the effective configuration must have; ``handler`` where a program is not all of it."""
-        found: t.List[Change] = []
+        settings: t.List[Change] = []
         if cdi:
-            there = lookup(effective, self.spec_dirs)
-            folders = there if isinstance(there, list) else []
-            more = [one for one in wanted.spec_dirs if one not in folders]
-            found += [*self.on, (self.spec_dirs, [*folders, *more])]
+            value = lookup(effective, self.spec_dirs)
+            folders = value if isinstance(value, list) else []
+            missing = [folder for folder in wanted.spec_dirs if folder not in folders]
+            settings += [*self.on, (self.spec_dirs, [*folders, *missing])]
         if wanted.mode != CDI:
             at = ("runtimes", wanted.handler)
             program = (*at, self.handler), wanted.runtime_path
             own = [program, *(((*at, key), None) for key in self.other)]
-            found += own if handler is None else handler
+            settings += own if handler is None else handler
         if wanted.mode == DEFAULT_RUNTIME:
-            found.append((self.default, wanted.handler))
-        return found
+            settings.append((self.default, wanted.handler))
+        return settings
+
+
+class RuntimeStart(t.NamedTuple):
+    """The command line of a runtime.
+
+    The flags ``file`` and ``folder`` choose what the program reads, ``flags`` set keys, and so do environment
+    variables that begin with ``variables``.
+    """
+
+    file: t.Optional[Flag] = None
+    folder: t.Optional[Flag] = None
+    flags: t.Tuple[Flag, ...] = ()
+    variables: str = ""
+
+    def trial_args(self, command: StartCommand) -> t.List[str]:
+        """Return the arguments that a trial takes over: all but the files that are read."""
+        return command.without([self.file, self.folder])
+
+
+class RuntimeKind(t.NamedTuple):
+    """A kind of runtime: its program, units (one of them runs on a node) and file, and its first version with CDI.
+
+    ``newer`` tells where such a version is to be had, ``socket`` is where it serves the kubelet, unless its flag or
+    file has another place.
+    """
+
+    name: str
+    program: str
+    units: t.Tuple[str, ...]
+    config_path: str
+    minimum: Version
+    keys: RuntimeKeys = RuntimeKeys()
+    start: RuntimeStart = RuntimeStart()
+    toml: bool = True
+    newer: str = ""
+    socket: str = ""
 
 
 class View(t.NamedTuple):
@@ -142,53 +160,63 @@ def _is_told(answer: t.Mapping[str, t.Any], path: Path) -> bool:
     return bool(values) or path[:depth][-1:] == ("runtimes",)
 
 
-DOCKER = Kind(
+DOCKER = RuntimeKind(
     "docker",
     "dockerd",
     ("docker.service",),
     "/etc/docker/daemon.json",
     (25,),
-    types=((("features",), dict), (("runtimes",), dict), (("cdi-spec-dirs",), list)),
-    on=((("features", "cdi"), True),),
-    spec_dirs=("cdi-spec-dirs",),
-    handler="path",
-    other=("runtimeType", "options"),  # dockerd starts with neither beside a path
-    default=("default-runtime",),
-    # On SIGHUP, and provided that they have a value: that a key is gone goes unnoticed.
-    live=(("runtimes",), ("default-runtime",)),
-    toml=False,
-    file_flag=Flag(("config-file",)),
-    flags=(
-        Flag(("default-runtime",), ("default-runtime",)),
-        Flag(("cdi-spec-dir",), ("cdi-spec-dirs",), LIST),
-        Flag(("feature",), ("features",), SWITCHES),
-        Flag(("add-runtime",), ("runtimes",), PROGRAMS),
-        Flag(("host", "H"), ("hosts",), LIST),
+    keys=RuntimeKeys(
+        types=((("features",), dict), (("runtimes",), dict), (("cdi-spec-dirs",), list)),
+        on=((("features", "cdi"), True),),
+        spec_dirs=("cdi-spec-dirs",),
+        handler="path",
+        other=("runtimeType", "options"),  # dockerd starts with neither beside a path
+        default=("default-runtime",),
+        # On SIGHUP, and provided that they have a value: that a key is gone goes unnoticed.
+        live=(("runtimes",), ("default-runtime",)),
     ),
+    start=RuntimeStart(
+        file=Flag(("config-file",)),
+        flags=(
+            Flag(("default-runtime",), ("default-runtime",)),
+            Flag(("cdi-spec-dir",), ("cdi-spec-dirs",), LIST),
+            Flag(("feature",), ("features",), SWITCHES),
+            Flag(("add-runtime",), ("runtimes",), PROGRAMS),
+            Flag(("host", "H"), ("hosts",), LIST),
+        ),
+    ),
+    toml=False,
     socket="/run/cri-dockerd.sock",
 )
 DOCKER_CHECKS = (23,)  # from it on, dockerd has --validate
-CRIO = Kind(  # CDI itself is always on
+CRIO = RuntimeKind(  # CDI itself is always on
     "cri-o",
     "crio",
     ("crio.service",),
     "/etc/crio/crio.conf.d/zz-gpu-node.conf",  # a later file replaces the entry of a runtime
     (1, 23),
-    types=((("crio",), dict), (("crio", "runtime"), dict)),
-    spec_dirs=("cdi_spec_dirs",),
-    handler="runtime_path",
-    default=("default_runtime",),
-    prefix=("crio", "runtime"),
-    file_flag=Flag(("config", "c"), variable="CONTAINER_CONFIG"),
-    folder_flag=Flag(("config-dir", "d"), variable="CONTAINER_CONFIG_DIR"),
-    flags=(
-        Flag(("default-runtime",), ("default_runtime",), variable="CONTAINER_DEFAULT_RUNTIME"),
-        Flag(("cdi-spec-dirs",), ("cdi_spec_dirs",), LIST, variable="CONTAINER_CDI_SPEC_DIRS"),
+    keys=RuntimeKeys(
+        types=((("crio",), dict), (("crio", "runtime"), dict)),
+        spec_dirs=("cdi_spec_dirs",),
+        handler="runtime_path",
+        default=("default_runtime",),
+        prefix=("crio", "runtime"),
     ),
-    variables="CONTAINER_",
+    start=RuntimeStart(
+        file=Flag(("config", "c"), variable="CONTAINER_CONFIG"),
+        folder=Flag(("config-dir", "d"), variable="CONTAINER_CONFIG_DIR"),
+        flags=(
+            Flag(("default-runtime",), ("default_runtime",), variable="CONTAINER_DEFAULT_RUNTIME"),
+            Flag(("cdi-spec-dirs",), ("cdi_spec_dirs",), LIST, variable="CONTAINER_CDI_SPEC_DIRS"),
+        ),
+        variables="CONTAINER_",
+    ),
     socket="/run/crio/crio.sock",
 )
-PODMAN = Kind("podman", "podman", (), "", (4, 1), spec_dirs=("cdi_spec_dirs",), toml=False)
+PODMAN = RuntimeKind(
+    "podman", "podman", (), "", (4, 1), RuntimeKeys(spec_dirs=("cdi_spec_dirs",)), toml=False
+)
 PODMAN_CONFIG = "/etc/containers/containers.conf"
 PODMAN_FOLDERS = (5, 5)  # from it on, podman reads cdi_spec_dirs
 
@@ -223,7 +251,7 @@ def version_text(version: Version) -> str:
     return ".".join(map(str, version))
 
 
-def has_cdi(kind: Kind, version: Version, wanted: Wanted) -> bool:
+def has_cdi(kind: RuntimeKind, version: Version, wanted: Wanted) -> bool:
     """Tell whether a runtime knows CDI; refuse one that does not where it is needed."""
     if version >= kind.minimum:
         return True
@@ -237,9 +265,11 @@ def has_cdi(kind: Kind, version: Version, wanted: Wanted) -> bool:
 TYPES = {int: "a whole number", list: "a list"}
 
 
-def check_types(kind: Kind, config: t.Mapping[str, t.Any], place: t.Callable[[Path], str]) -> None:
+def check_types(
+    kind: RuntimeKind, config: t.Mapping[str, t.Any], place: t.Callable[[Path], str]
+) -> None:
     """Refuse a file with values that the runtime could not take; ``place`` tells where in it a key is."""
-    for path, expected in kind.types:
+    for path, expected in kind.keys.types:
         found, _depth = find(config, path)
         if found and (not isinstance(found[0], expected) or isinstance(found[0], bool)):
             value = cut(json.dumps(found[0], default=str))
@@ -273,7 +303,7 @@ def docker(
     config: t.Mapping[str, t.Any], version: Version, command: StartCommand = NO_COMMAND
 ) -> t.Dict[str, t.Any]:
     """Return Docker's configuration with its flags and the defaults that matter here."""
-    config = with_flags(config, command.settings(DOCKER.flags))
+    config = with_flags(config, command.settings(DOCKER.start.flags))
     features = {"cdi": version >= (28, 2), **(config.get("features") or {})}
     return {"cdi-spec-dirs": list(SPEC_DIRS), **config, "features": features}
 
@@ -328,7 +358,7 @@ def podman(
 
 
 def about_program(
-    kind: Kind, name: str, program: str, is_there: t.Callable[[str], bool], wanted: Wanted
+    kind: RuntimeKind, name: str, program: str, is_there: t.Callable[[str], bool], wanted: Wanted
 ) -> t.Tuple[str, ...]:
     """Warn of a default runtime whose program is gone, as another tool may leave it behind.
 

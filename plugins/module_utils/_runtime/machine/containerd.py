@@ -58,7 +58,7 @@ class Containerd(Runtime):
         effective = self._section(dump, version)
         file = extra or self._counting(path, version, loaded)
         named = lookup(self._configs.get(file, config), prefix)
-        default = lookup(config, (*prefix, *self.kind.default))
+        default = lookup(config, (*prefix, *self.kind.keys.default))
         wanted = wanted._replace(instead=wanted.instead or str(default or ""))
         view = View(
             version,
@@ -122,7 +122,7 @@ class Containerd(Runtime):
     def _dump(self, path: str, version: Version) -> Config:
         """Return what containerd makes of a file and its imports, or of none."""
         if self._host.read(path) is not None:
-            args = ["--config", path, *self.kind.trial_args(self.commands().running)]
+            args = ["--config", path, *self.kind.start.trial_args(self.commands().running)]
             args += ["config", "dump"]
         else:  # before 2, it dumps nothing without a file
             usual = version >= (2,) and path == self.kind.config_path

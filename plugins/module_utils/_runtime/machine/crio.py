@@ -46,13 +46,13 @@ class Crio(Runtime):
     kind = CRIO
 
     def path(self) -> str:
-        folder = self.commands().running.value(self.kind.folder_flag)
+        folder = self.commands().running.value(self.kind.start.folder)
         name = posixpath.basename(self.kind.config_path)
         return posixpath.join(folder, name) if folder else self.kind.config_path
 
     def _main(self) -> str:
         """Return the main file, which is read before those of the folder."""
-        return self.commands().running.value(self.kind.file_flag) or MAIN
+        return self.commands().running.value(self.kind.start.file) or MAIN
 
     def chosen_path(self, config_path: t.Optional[str]) -> str:
         main, folder = self._main(), posixpath.dirname(self.path())
@@ -66,17 +66,19 @@ class Crio(Runtime):
     def view(self, path: str, wanted: Wanted) -> View:
         version = self._version()
         has_cdi(self.kind, version, wanted)
-        own = lookup(self.parse(self._host.read(path) or "", path), self.kind.prefix) or {}
+        own = lookup(self.parse(self._host.read(path) or "", path), self.kind.keys.prefix) or {}
         shown = self._shown([*self.commands().running.args])
         needed: t.Tuple[Change, ...] = ()
         if wanted.mode:
             # What would be the default runtime, and what it would have, without us.
             base = self._tried({path: None}) if own and wanted.mode != CDI else shown
-            needed = tuple(self.kind.settings(shown, wanted, True, self._handler(base, wanted)))
+            needed = tuple(
+                self.kind.keys.settings(shown, wanted, True, self._handler(base, wanted))
+            )
         return View(
             version,
             path,
-            prefix=self.kind.prefix,
+            prefix=self.kind.keys.prefix,
             effective=known(shown, own, wanted, needed),
             settings=needed,
             warnings=(
@@ -90,7 +92,7 @@ class Crio(Runtime):
         return (self._main(), *view.loaded)
 
     def running(self, path: str) -> t.Optional[t.Mapping[str, t.Any]]:
-        found = lookup(self._status(), self.kind.prefix)
+        found = lookup(self._status(), self.kind.keys.prefix)
         return found if isinstance(found, dict) else None
 
     def _status(self) -> Section:
@@ -159,7 +161,7 @@ class Crio(Runtime):
         """Return the entries of runtimes as the files have them, of which a later one replaces a whole entry."""
         entries: t.Dict[str, Section] = {}
         for config in self._configurations(texts):
-            entries.update(lookup(config, (*self.kind.prefix, "runtimes")) or {})
+            entries.update(lookup(config, (*self.kind.keys.prefix, "runtimes")) or {})
         return entries
 
     def _configurations(self, texts: Texts) -> t.Iterator[Section]:
@@ -176,7 +178,7 @@ class Crio(Runtime):
         """Yield what the handler's entry must have, which is like another one but for its program."""
         entry = like(base, wanted.handler)[1] or self._built_in(base, wanted.handler)[1]
         at = ("runtimes", wanted.handler)
-        yield (*at, CRIO.handler), wanted.runtime_path
+        yield (*at, CRIO.keys.handler), wanted.runtime_path
         yield from (((*at, key), value) for key, value in entry.items() if value and key not in OWN)
 
     def _built_in(self, shown: Section, handler: str) -> t.Tuple[str, Section]:
@@ -214,11 +216,11 @@ class Crio(Runtime):
             return f"{trial}/main" if path == main else f"{trial}/folder{path[len(folder) :]}"
 
         there = {place(path): text for path, text in files.items() if text is not None}
-        flags = [self.kind.folder_flag]
+        flags = [self.kind.start.folder]
         args = ["--config-dir", f"{trial}/folder"]
         if main in texts:
             there[place(main)] = texts[main] or ""
-            flags, args = [*flags, self.kind.file_flag], ["--config", place(main), *args]
+            flags, args = [*flags, self.kind.start.file], ["--config", place(main), *args]
         with self._trial(trial, there, {path: place(path) for path in texts}):
             self._host.makedirs(f"{trial}/folder")
             return self._shown([*args, *self.commands().running.without(flags)], texts)
@@ -226,14 +228,14 @@ class Crio(Runtime):
     def trial(self, view: View, path: str, texts: Texts) -> t.Mapping[str, t.Any]:
         shown = self._tried(texts)
         for at, _value in view.settings:
-            if at[:1] == ("runtimes",) and at[-1] == self.kind.handler:
+            if at[:1] == ("runtimes",) and at[-1] == self.kind.keys.handler:
                 self._check_monitor(shown, at[1])
         return shown
 
     def setting_file(self, view: View, lacking: t.Sequence[Change]) -> str:
         for one in reversed(view.loaded):
             config = toml.parse(self._host.read(one) or "", one)
-            paths = [(*self.kind.prefix, *path) for path, _value in lacking]
+            paths = [(*self.kind.keys.prefix, *path) for path, _value in lacking]
             # An entry is replaced as a whole.
             keys = [path[:-1] if path[2] == "runtimes" else path for path in paths]
             if one != view.file and any(lookup(config, key) is not None for key in keys):
@@ -306,7 +308,7 @@ class Crio(Runtime):
 
 def _program(name: str, runtimes: Section) -> str:
     """Return the program of a runtime, which CRI-O looks for in PATH by the runtime's name where none is set."""
-    return str((runtimes.get(name) or {}).get(CRIO.handler) or name)
+    return str((runtimes.get(name) or {}).get(CRIO.keys.handler) or name)
 
 
 def _refuse_loss(names: t.Sequence[str], cause: str, step: str) -> None:
@@ -327,7 +329,7 @@ def decisive(text: str) -> str:
 
 def section(config: t.Mapping[str, t.Any]) -> t.Dict[str, t.Any]:
     """Return CRI-O's section with the defaults, which ``crio config`` shows as comments."""
-    return {"cdi_spec_dirs": list(SPEC_DIRS), **(lookup(config, CRIO.prefix) or {})}
+    return {"cdi_spec_dirs": list(SPEC_DIRS), **(lookup(config, CRIO.keys.prefix) or {})}
 
 
 def like(shown: Section, handler: str) -> t.Tuple[str, Section]:

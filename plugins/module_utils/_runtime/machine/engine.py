@@ -15,7 +15,7 @@ from .. import json_text, toml_text
 from ..edits import Change, Config, Removal, lookup
 from ..start_command import PROGRAMS, Flag
 from ..state import (
-    Kind,
+    RuntimeKind,
     Version,
     View,
     Wanted,
@@ -46,7 +46,7 @@ Texts = t.Mapping[str, t.Optional[str]]  # what files are to have in them, by pa
 class Runtime:
     """One container runtime of a ``kind``; ``unit`` is the one that runs it."""
 
-    kind: Kind
+    kind: RuntimeKind
 
     def __init__(self, host: Host) -> None:
         self._host = host
@@ -65,7 +65,7 @@ class Runtime:
 
     def path(self) -> str:
         """Return the file to edit: the one that the running program was started with."""
-        return self.commands().running.value(self.kind.file_flag) or self.kind.config_path
+        return self.commands().running.value(self.kind.start.file) or self.kind.config_path
 
     def socket(self) -> str:
         """Return where it serves the kubelet: its flag, its file, or the usual place."""
@@ -81,7 +81,7 @@ class Runtime:
 
     def moved(self) -> t.Tuple[str, ...]:
         """Warn of a unit that was changed after its start, and reads another file from its next start on."""
-        for flag in filter(None, (self.kind.file_flag, self.kind.folder_flag)):
+        for flag in filter(None, (self.kind.start.file, self.kind.start.folder)):
             running, planned = (command.value(flag) for command in self.commands()[:2])
             if running != planned:
                 return (
@@ -96,7 +96,7 @@ class Runtime:
         Raises:
             InputError: if the user's ``config_path`` is not the one that the program was started with.
         """
-        path, command, flag = self.path(), self.commands().running, self.kind.file_flag
+        path, command, flag = self.path(), self.commands().running, self.kind.start.file
         if config_path is None or config_path == path or flag is None:
             return path
         is_chosen = bool(command.value(flag))
@@ -111,10 +111,10 @@ class Runtime:
 
     def refuse_flags(self, changes: t.Iterable[Change], path: str, wanted: Wanted) -> None:
         """Refuse to set a key that a flag sets: some programs do not start then, others take the flag's value."""
-        kind, start = self.kind, len(self.kind.prefix)
+        kind, start = self.kind, len(self.kind.keys.prefix)
         keys = [key[start:] for key, _value in changes]
         for command in self.commands().both():
-            for flag in kind.flags:
+            for flag in kind.start.flags:
                 values = command.values(flag)
                 is_set = any(key[: len(flag.key)] == flag.key for key in keys)
                 if not values or not is_set or flag.form == PROGRAMS:
@@ -126,7 +126,7 @@ class Runtime:
                     f"with {text}, set in {origin}, and the file can't set it too"
                 )
                 error = InputError.of("mode", wanted.mode, expected)
-                if flag.key == kind.spec_dirs:
+                if flag.key == kind.keys.spec_dirs:
                     error = InputError.of("spec_dirs", list(wanted.spec_dirs), expected)
                 again = f"restart {self.unit}, then run again; nothing was changed"
                 error.hint = f"remove {text} from {origin}, {again}"
@@ -165,9 +165,9 @@ class Runtime:
         return View(
             version,
             path,
-            prefix=kind.prefix,
+            prefix=kind.keys.prefix,
             effective=effective,
-            settings=tuple(kind.settings(effective, wanted, cdi)) if wanted.mode else (),
+            settings=tuple(kind.keys.settings(effective, wanted, cdi)) if wanted.mode else (),
             warnings=self.about_program(effective, wanted),
         )
 
@@ -178,8 +178,8 @@ class Runtime:
 
     def default_program(self, effective: t.Mapping[str, t.Any]) -> t.Tuple[str, str]:
         """Return the default runtime and the program that is set for it, empty where none is."""
-        name = str(lookup(effective, self.kind.default) or "")
-        return name, str(lookup(effective, ("runtimes", name, self.kind.handler)) or "")
+        name = str(lookup(effective, self.kind.keys.default) or "")
+        return name, str(lookup(effective, ("runtimes", name, self.kind.keys.handler)) or "")
 
     def _is_there(self, program: str) -> bool:
         if program.startswith("/"):

@@ -55,7 +55,7 @@ class Docker(Runtime):
 
     def _ask(self, target: str, path: str) -> t.Any:
         config = self.parse(self._host.read(path) or "", path)
-        hosts = with_flags(config, self.commands().running.settings(self.kind.flags))
+        hosts = with_flags(config, self.commands().running.settings(self.kind.start.flags))
         return self._host.ask(engine.docker_socket(hosts), target)
 
     def running(self, path: str) -> t.Optional[t.Mapping[str, t.Any]]:
@@ -85,7 +85,7 @@ class Docker(Runtime):
         return self._read(text, path, view.version)
 
     def check_next_start(self, view: View, path: str) -> None:
-        args = self.kind.trial_args(self.commands().next_start)
+        args = self.kind.start.trial_args(self.commands().next_start)
         if not args or view.version < DOCKER_CHECKS or self._host.read(path) is None:
             return
         try:
@@ -98,7 +98,7 @@ class Docker(Runtime):
 
     def _validate(self, path: str) -> None:
         for command in self.commands().both():
-            args = self.kind.trial_args(command)
+            args = self.kind.start.trial_args(command)
             self._host.run([self.kind.program, "--validate", *args, "--config-file", path])
 
 

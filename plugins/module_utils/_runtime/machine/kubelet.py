@@ -18,11 +18,13 @@ from ..._base.visible_devices import strategies
 from ..._machine.host import Host
 from ..containerd import CONTAINERD
 from ..start_command import Flag
-from ..state import CRIO, DOCKER, Kind
+from ..state import CRIO, DOCKER, RuntimeKind, RuntimeStart
 from . import start_commands
 from .engine import Runtime
 
-KUBELET = Kind("kubelet", "kubelet", ("kubelet.service",), "", (), file_flag=Flag(("config",)))
+KUBELET = RuntimeKind(
+    "kubelet", "kubelet", ("kubelet.service",), "", (), start=RuntimeStart(Flag(("config",)))
+)
 ENDPOINT = Flag(("container-runtime-endpoint",))
 PROGRAMS = {
     allocate.KUBELET: "kubelet",
@@ -39,7 +41,7 @@ KEY = re.compile(r"(?m)^(?:\s*\")?containerRuntimeEndpoint\"?:\s*[\"']?([^\s\"',
 def endpoint(host: Host) -> str:
     """Return where the kubelet reaches its runtime, empty where that is not known."""
     command = start_commands.read(host, KUBELET.units[0], KUBELET).running
-    path = command.value(KUBELET.file_flag)
+    path = command.value(KUBELET.start.file)
     match = KEY.search((host.read(path) or "") if path else "")
     return command.value(ENDPOINT) or (match[1] if match else "")
 

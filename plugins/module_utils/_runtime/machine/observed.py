@@ -31,7 +31,7 @@ class State(t.NamedTuple):
         """Tell whether the runtime has to start again."""
         if self.stale or self.changed or self.missing:
             return True
-        return not all(one.is_live(self.runtime.kind.live) for one in self.files)
+        return not all(one.is_live(self.runtime.kind.keys.live) for one in self.files)
 
     def reloads(self) -> bool:
         """Tell whether it is enough that the runtime reloads its files."""
@@ -42,7 +42,7 @@ class State(t.NamedTuple):
 
         Other settings may be what the runtime has by itself.
         """
-        key = self.runtime.kind.default
+        key = self.runtime.kind.keys.default
         gone = [change for one in self.files for change in (*one.reverts, *one.removals)]
         names = {path for path, _value in gone}
         written = (one.written.entries for one in self.files if one.written)

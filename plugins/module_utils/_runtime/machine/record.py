@@ -151,7 +151,7 @@ class Records:
         new = {
             path: at for path, at in times.items() if booted < at <= now and at != ours.get(path)
         }
-        started = self._started(runtime.unit, live=bool(runtime.kind.live)) if new else None
+        started = self._started(runtime.unit, live=bool(runtime.kind.keys.live)) if new else None
         return tuple(path for path, at in new.items() if started is not None and at > started)
 
     def _started(self, unit: str, *, live: bool, failed: bool = False) -> t.Optional[float]:

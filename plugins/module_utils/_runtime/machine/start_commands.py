@@ -17,7 +17,7 @@ from ..start_command import (
     from_unit,
     split,
 )
-from ..state import Kind
+from ..state import RuntimeKind
 
 PROPERTIES = (
     "MainPID",
@@ -51,7 +51,7 @@ class StartCommands(t.NamedTuple):
         return next((path for path in self.files if flag.is_in(host.read(path) or "")), unit)
 
 
-def read(host: Host, unit: str, kind: Kind) -> StartCommands:
+def read(host: Host, unit: str, kind: RuntimeKind) -> StartCommands:
     """Ask systemd and the kernel how a runtime is started by its unit."""
     properties = _properties(host, unit)
     paths = [path.split(FILE_MODE)[0] for path in properties["EnvironmentFiles"]]
@@ -77,8 +77,8 @@ def _text(host: Host, path: str) -> str:
         return ""
 
 
-def _counting(environment: t.Mapping[str, str], kind: Kind) -> t.Dict[str, str]:
-    prefix = kind.variables
+def _counting(environment: t.Mapping[str, str], kind: RuntimeKind) -> t.Dict[str, str]:
+    prefix = kind.start.variables
     return {name: text for name, text in environment.items() if prefix and name.startswith(prefix)}
 
 
@@ -100,7 +100,7 @@ def _variables(values: t.Iterable[str]) -> t.Dict[str, str]:
 
 
 def _running(
-    host: Host, properties: t.Mapping[str, t.Sequence[str]], kind: Kind
+    host: Host, properties: t.Mapping[str, t.Sequence[str]], kind: RuntimeKind
 ) -> t.Optional[StartCommand]:
     """Return the command of the process that is the program, which a wrapper may have started."""
     main = [pid for pid in properties["MainPID"] if pid != "0"]

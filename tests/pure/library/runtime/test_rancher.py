@@ -11,7 +11,7 @@ import pytest
 from ansible_collections.gpu.node.plugins.module_utils._base.errors import NodeError
 from ansible_collections.gpu.node.plugins.module_utils._machine.host import Completed
 from ansible_collections.gpu.node.plugins.module_utils._runtime import containerd
-from ansible_collections.gpu.node.plugins.module_utils._runtime.state import Kind
+from ansible_collections.gpu.node.plugins.module_utils._runtime.state import RuntimeKind
 
 from tests.fakes.library.runtime_host import NEW, OLD, RuntimeHost, capability, converge
 
@@ -21,7 +21,9 @@ BOTH = [containerd.K3S, containerd.RKE2]
 class RancherHost(RuntimeHost):
     """A machine with k3s or RKE2, whose generated file may import a folder."""
 
-    def __init__(self, one: Kind, version: str, *, imports: bool, agent: bool = False) -> None:
+    def __init__(
+        self, one: RuntimeKind, version: str, *, imports: bool, agent: bool = False
+    ) -> None:
         super().__init__(containerd=version)
         self.unit = one.units[agent]
         self.path = one.config_path
@@ -44,7 +46,7 @@ class RancherHost(RuntimeHost):
 
 @pytest.mark.parametrize("agent", [False, True])
 @pytest.mark.parametrize("one", BOTH)
-def test_handler_in_the_folder_that_is_imported(one: Kind, agent: bool) -> None:
+def test_handler_in_the_folder_that_is_imported(one: RuntimeKind, agent: bool) -> None:
     host = RancherHost(one, "2.1.4", imports=True, agent=agent)
     host.install_toolkit()
     before = host.own_files()
@@ -61,7 +63,7 @@ def test_handler_in_the_folder_that_is_imported(one: Kind, agent: bool) -> None:
 
 
 @pytest.mark.parametrize("one", BOTH)
-def test_containerd_2_has_cdi_and_gets_no_edit(one: Kind) -> None:
+def test_containerd_2_has_cdi_and_gets_no_edit(one: RuntimeKind) -> None:
     host = RancherHost(one, "2.0.5", imports=False)
     assert converge(host, name=one.name) == []
 
@@ -76,7 +78,7 @@ def test_containerd_2_has_cdi_and_gets_no_edit(one: Kind) -> None:
 )
 @pytest.mark.parametrize("one", BOTH)
 def test_where_nothing_can_be_added_the_template_is_named(
-    one: Kind, version: str, imports: bool, mode: str, lacks: str, template: str
+    one: RuntimeKind, version: str, imports: bool, mode: str, lacks: str, template: str
 ) -> None:
     host = RancherHost(one, version, imports=imports)
     host.install_toolkit()
@@ -90,7 +92,7 @@ def test_where_nothing_can_be_added_the_template_is_named(
 
 
 @pytest.mark.parametrize("one", BOTH)
-def test_before_the_first_start_there_is_nothing_to_read(one: Kind) -> None:
+def test_before_the_first_start_there_is_nothing_to_read(one: RuntimeKind) -> None:
     host = RancherHost(one, "2.1.4", imports=True)
     del host.files[host.path]
     with pytest.raises(NodeError, match=f"is not there yet.*start {one.units[0]} or"):
@@ -98,7 +100,7 @@ def test_before_the_first_start_there_is_nothing_to_read(one: Kind) -> None:
 
 
 @pytest.mark.parametrize("one", BOTH)
-def test_auto_finds_it(one: Kind) -> None:
+def test_auto_finds_it(one: RuntimeKind) -> None:
     host = RancherHost(one, "2.1.4", imports=True)
     found = capability(host, name="auto")
     state = found.observe()

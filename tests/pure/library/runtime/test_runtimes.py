@@ -191,18 +191,18 @@ def test_changes_made_leave_nothing_to_change(enabled: Any, dirs: list[str]) -> 
 )
 def test_docker_has_cdi_by_flag_and_then_by_default(version: Any, config: Any, paths: Any) -> None:
     effective = docker(config, version)
-    settings = DOCKER.settings(effective, Wanted(), True)
+    settings = DOCKER.keys.settings(effective, Wanted(), True)
     view = View(version, effective=effective, settings=tuple(settings))
     assert [path for path, _value in view.changes()] == paths
 
 
 def test_docker_gets_a_handler_without_options() -> None:
-    assert DOCKER.settings({}, CLASS, False) == [
+    assert DOCKER.keys.settings({}, CLASS, False) == [
         (("runtimes", "nvidia", "path"), PATH),
         (("runtimes", "nvidia", "runtimeType"), None),
         (("runtimes", "nvidia", "options"), None),
     ]
-    assert DOCKER.settings({}, DEFAULT, False)[-1] == (("default-runtime",), "nvidia")
+    assert DOCKER.keys.settings({}, DEFAULT, False)[-1] == (("default-runtime",), "nvidia")
 
 
 def test_crio_needs_nothing_for_cdi() -> None:
@@ -211,11 +211,11 @@ def test_crio_needs_nothing_for_cdi() -> None:
         View(
             (),
             effective=effective,
-            settings=tuple(CRIO.settings(effective, Wanted(), True)),
+            settings=tuple(CRIO.keys.settings(effective, Wanted(), True)),
         ).changes()
         == []
     )
-    assert CRIO.settings({}, DEFAULT, False) == [
+    assert CRIO.keys.settings({}, DEFAULT, False) == [
         (("runtimes", "nvidia", "runtime_path"), PATH),
         (("default_runtime",), "nvidia"),
     ]

@@ -93,7 +93,7 @@ def _look(
     except NodeError as error:
         problem, changed = str(error), ()
     # We may have set up a handler alone.
-    keys = {runtime.kind.spec_dirs, *(path for path, _value in runtime.kind.on)} - {()}
+    keys = {runtime.kind.keys.spec_dirs, *(path for path, _value in runtime.kind.keys.on)} - {()}
     paths = [one.path for each in ours for one in each.entries]
     by_cdi = any(path[-len(key) :] == key for path in paths for key in keys)
     if problem and not by_cdi and not required:
@@ -115,10 +115,10 @@ def _look(
 def _problem(runtime: Runtime, effective: t.Mapping[str, t.Any], folder: str) -> str:
     """Return why it does not read specifications in a folder, empty where it does."""
     kind = runtime.kind
-    off = [".".join(path) for path, value in kind.on if lookup(effective, path) != value]
+    off = [".".join(path) for path, value in kind.keys.on if lookup(effective, path) != value]
     if off:
         return f"{off[0]} is off"
-    folders = lookup(effective, kind.spec_dirs) if kind.spec_dirs else list(SPEC_DIRS)
+    folders = lookup(effective, kind.keys.spec_dirs) if kind.keys.spec_dirs else list(SPEC_DIRS)
     known = [_plain(str(one)) for one in folders] if isinstance(folders, list) else []
     if _plain(folder) in known:
         return ""

@@ -10,7 +10,7 @@ from collections.abc import Callable
 import pytest
 from ansible_collections.gpu.node.plugins.module_utils._base.errors import NodeError
 from ansible_collections.gpu.node.plugins.module_utils._runtime import containerd
-from ansible_collections.gpu.node.plugins.module_utils._runtime.state import Kind
+from ansible_collections.gpu.node.plugins.module_utils._runtime.state import RuntimeKind
 
 from tests.fakes.runtime.genuine_runtimes import NEWEST, WRAPPER, GenuineRuntimes, converge, planned
 
@@ -42,7 +42,7 @@ BOTH = pytest.mark.parametrize("kind", [containerd.K3S, containerd.RKE2], ids=["
 
 
 def rancher(
-    make: Callable[..., GenuineRuntimes], kind: Kind, *, imports: bool, handler: bool
+    make: Callable[..., GenuineRuntimes], kind: RuntimeKind, *, imports: bool, handler: bool
 ) -> tuple[GenuineRuntimes, str]:
     """Return a machine with k3s or RKE2, and the folder that its file may import."""
     folder = f"{kind.config_path.rpartition('/')[0]}/config-v3.toml.d"
@@ -62,7 +62,7 @@ def rancher(
 @BOTH
 @pytest.mark.parametrize("imports", [False, True])
 def test_own_handler_is_complete(
-    machine: Callable[..., GenuineRuntimes], kind: Kind, imports: bool
+    machine: Callable[..., GenuineRuntimes], kind: RuntimeKind, imports: bool
 ) -> None:
     node, _folder = rancher(machine, kind, imports=imports, handler=True)
     assert converge(node, name=kind.name, mode="runtime_class") == []
@@ -70,7 +70,7 @@ def test_own_handler_is_complete(
 
 @BOTH
 def test_handler_goes_where_the_file_imports(
-    machine: Callable[..., GenuineRuntimes], kind: Kind
+    machine: Callable[..., GenuineRuntimes], kind: RuntimeKind
 ) -> None:
     node, folder = rancher(machine, kind, imports=True, handler=False)
     before = node.files()
@@ -83,7 +83,7 @@ def test_handler_goes_where_the_file_imports(
 
 @BOTH
 def test_without_the_import_the_template_is_named(
-    machine: Callable[..., GenuineRuntimes], kind: Kind
+    machine: Callable[..., GenuineRuntimes], kind: RuntimeKind
 ) -> None:
     node, _folder = rancher(machine, kind, imports=False, handler=False)
     before = node.files()

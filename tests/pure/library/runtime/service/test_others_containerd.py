@@ -10,7 +10,7 @@ import tomllib
 import pytest
 from ansible_collections.gpu.node.plugins.module_utils._base.errors import NodeError
 from ansible_collections.gpu.node.plugins.module_utils._runtime import containerd
-from ansible_collections.gpu.node.plugins.module_utils._runtime.state import Kind
+from ansible_collections.gpu.node.plugins.module_utils._runtime.state import RuntimeKind
 
 from tests.fakes.library.runtime_host import (
     CONFIG,
@@ -28,7 +28,7 @@ MERGED = f'version = 2\n[plugins."{OLD}"]\nsandbox_image = "registry.example.com
 TEMPLATE = f'version = 2\n[plugins."{OLD}".containerd]\ndefault_runtime_name = "${{RUNTIME}}"\n'
 
 
-def bundled(kind: Kind, files: dict[str, str], **versions: str) -> RuntimeHost:
+def bundled(kind: RuntimeKind, files: dict[str, str], **versions: str) -> RuntimeHost:
     """Return a machine whose containerd is that of a distribution of Kubernetes, and in no folder of PATH."""
     host = RuntimeHost(files, **{"containerd": "1.7.27", **versions})  # type: ignore[arg-type]
     if "containerd" not in versions:
