@@ -98,9 +98,9 @@ def plan(state: PluginState, desired: Desired, prefix: str) -> Plan:
         unregistered = [registration.warning(cause)] if cause else []
         warnings = (*unregistered, *held.warnings(served.status))
     removal = state.python.removal
-    if removal and removal.kept:
+    if removal and removal.needed:
         users = ", ".join(removal.users) or "others"
-        warnings = (f"{', '.join(removal.kept)} stays, as {users} needs it",)
+        warnings = (f"{', '.join(removal.needed)} stays, as {users} needs it",)
     return Plan(tuple(steps), before, _after(before, steps, desired), warnings=warnings)
 
 

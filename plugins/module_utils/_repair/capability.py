@@ -10,7 +10,7 @@ import typing as t
 from .._base.errors import InputError, NodeError
 from .._base.steps import Plan, Step
 from .._machine.host import Host
-from .._node.machine.in_service import told as standing
+from .._node.machine.in_service import as_data as standing
 from . import case as repair_case
 from .case import (
     AGAIN,

@@ -9,6 +9,7 @@ import typing as t
 
 from ..._base.errors import InputError
 from ..._base.text.shown import counted
+from ..._generated.validate import SPEC
 from . import cdi, containers, dra, driver, gpus, plugin, services
 from .cdi import CdiState
 from .check import FAILED, Check, of_state, skipped, verdict
@@ -17,7 +18,6 @@ from .daemon import SERVING, PluginReport
 from .dra import DraState
 from .driver import DriverState
 from .gpus import GpuState
-from .options import SPEC
 from .services import ServiceState
 
 COMPONENTS: t.Sequence[str] = SPEC["argument_spec"]["components"]["choices"]

@@ -12,7 +12,7 @@ import typing as t
 from ..._base.errors import InputError
 from ..._base.text.table import ORIGIN, check_keys, chosen, day, mapping
 from ..signs import ACTIONS, Action
-from .known import TABLE
+from .known import RECOVERY_CHANGED, TABLE
 
 NUMBER = re.compile(r"\d{1,5}", re.ASCII)
 FORM = "true for the collection's own, false for none, or a table with as_of and xids"

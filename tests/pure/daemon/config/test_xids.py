@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 from gpu_plugin._shared._repair.signs import Xid
+from gpu_plugin._shared._repair.xids.table import KNOWN
 from gpu_plugin.config.configuration import overrides
 from gpu_plugin.model.xids import Effect, Overrides, effect
 

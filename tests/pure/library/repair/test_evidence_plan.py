@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 from ansible_collections.gpu.node.plugins.module_utils._base.errors import InputError
+from ansible_collections.gpu.node.plugins.module_utils._generated.gpu_evidence import SPEC
 from ansible_collections.gpu.node.plugins.module_utils._repair.case import (
     NO_CASES,
     RELEASED,

@@ -23,6 +23,8 @@ from .._shared._base.gpu import FaultSigns
 from .._shared._repair.signs import ACTIONS, STEPS, GpuSigns, NodeSigns, Xid
 from .._shared._repair.signs import Action as Verdict
 from .._shared._repair.verdict import RECOVERIES, Reason, judge_gpu
+from .._shared._repair.xids.known import CONTAINED, NOT_CORRECTED, OF_MEMORY, ROW_NOT_REPLACED
+from .._shared._repair.xids.table import KNOWN
 from ..model.inventory import BY_ITSELF, Faults, GpuView, Inventory, Kind, Place, Problem
 from ..model.xids import Effect, Overrides, effect
 
@@ -470,7 +472,6 @@ def _recalled(data: Mapping[str, Any], now: float, wall: float) -> tuple[Place, 
     )
     what = Effect(data["action"])
     since = int(data.get("since", wall))  # versions before this one did not keep it
-    xid = int(data.get("xid", 0))  # nor this
     verdict = ACTIONS[data.get("verdict", Verdict.RESET.word)]  # nor this
     strikes = int(data["strikes"])
     reason = str(data["reason"])

@@ -18,6 +18,7 @@ from .._shared._machine.host import Host
 from .._shared._node.machine import device_nodes
 from .._shared._node.quarantine import Quarantine
 from .._shared._repair.signs import STEPS, Action
+from .._shared._repair.xids.table import KNOWN
 from ..config.configuration import Config
 from ..model.inventory import (
     RELEASE,

@@ -11,7 +11,6 @@ from dataclasses import dataclass
 from .._shared._base.gpu import FaultSigns
 from .._shared._repair.signs import GpuSigns, NodeSigns, Xid
 from .._shared._repair.verdict import Reason, judge_gpu
-from .._shared._repair.xids.table import KNOWN
 
 SPEAKS, SILENT = FaultSigns(recovery=0), FaultSigns()
 
