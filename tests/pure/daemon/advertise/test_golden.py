@@ -20,7 +20,7 @@ import pytest
 from gpu_plugin._shared._base.gpu import Condition
 from gpu_plugin._shared._node.quarantine import OPERATOR, Quarantine, Quarantined
 from gpu_plugin._shared._node.users.allocated import UNREPORTED, Allocation
-from gpu_plugin._shared._repair.actions import Action
+from gpu_plugin._shared._repair.signs import Action
 from gpu_plugin.advertise.allocation import AllocationRefused, grant
 from gpu_plugin.advertise.decide import Advertised, Holders, MpsState, decide, narrow, time_slices
 from gpu_plugin.config.configuration import Config, parse

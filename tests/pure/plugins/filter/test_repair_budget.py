@@ -48,7 +48,7 @@ ENDED = Change("repair", "ctl-1", "ops", "m", 7, "ended", written(NOW - 60))
 
 @pytest.fixture(autouse=True)
 def _clock(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(repair_budget_filter, "_now", lambda: NOW)
+    monkeypatch.setattr(repair_budget_filter, "_time", lambda: NOW)
 
 
 def repairing(answer: dict[str, Any], hours: float) -> dict[str, Any]:
