@@ -5,16 +5,15 @@
 
 from __future__ import annotations
 
-import contextlib
 import hashlib
 import http.client
 import os
-import tempfile
 import time
 import typing as t
 import urllib.error
 
 from .._base.errors import NodeError
+from . import writers
 
 # Several times what NVIDIA's installers have: a mirror that goes on for ever must not fill the node's disk.
 MAX_BYTES = 4 << 30
@@ -33,32 +32,26 @@ def bring(location: str, target: str, sha256: str, *, mode: int = 0o700) -> None
 
     NodeError where it cannot be had, or where its SHA-256 differs; then ``target`` is as it was.
     """
-    folder = os.path.dirname(target)
-    os.makedirs(folder, exist_ok=True)
-    handle, temporary = tempfile.mkstemp(dir=folder, prefix=f".{os.path.basename(target)}.")
+    os.makedirs(os.path.dirname(target), exist_ok=True)
     try:
-        with os.fdopen(handle, "wb") as stream:
+        with writers.replacing(target, durable=False) as stream:
             digest = hashlib.sha256()
             local = location.startswith("/")
             with open(location, "rb") if local else _opened(location) as source:
                 for chunk in _chunks(source, location, MAX_BYTES):
                     digest.update(chunk)
                     stream.write(chunk)
-        if digest.hexdigest() != sha256:
-            raise NodeError(
-                f"{location} is not the file that is meant",
-                cause=f"its SHA-256 is {digest.hexdigest()}, expected {sha256}",
-                hint="correct the checksum, or get the file from its publisher again",
-            )
-        os.chmod(temporary, mode)
-        os.replace(temporary, target)
+            if digest.hexdigest() != sha256:
+                raise NodeError(
+                    f"{location} is not the file that is meant",
+                    cause=f"its SHA-256 is {digest.hexdigest()}, expected {sha256}",
+                    hint="correct the checksum, or get the file from its publisher again",
+                )
+            os.fchmod(stream.fileno(), mode)
     except (OSError, urllib.error.URLError, http.client.HTTPException) as error:
         refusal = f"cannot bring {location} to {target}"
         hint = "check the address and the free space on the node, then run again"
-        raise NodeError(refusal, cause=str(error), hint=hint) from error
-    finally:
-        with contextlib.suppress(FileNotFoundError):
-            os.unlink(temporary)
+        raise NodeError(what, cause=str(error), hint=hint) from error
 
 
 def fetched(address: str, most: int, hint: str) -> str:

@@ -10,7 +10,6 @@ import os
 import shutil
 import stat
 import subprocess
-import tempfile
 import time
 import typing as t
 
@@ -151,7 +150,7 @@ class Host:
         """
         target = os.path.realpath(path) if mode is None else path
         folder, name = os.path.split(target)
-        temporary = saved = None
+        saved = None
         try:
             previous = _regular(target)
             self.makedirs(folder)
@@ -159,22 +158,15 @@ class Host:
             if backup and previous is not None:
                 saved = f"{beside}/{name}.{time.strftime('%Y%m%dT%H%M%S')}.{os.getpid()}~"
                 shutil.copy2(target, saved)
-            handle, temporary = tempfile.mkstemp(dir=beside, prefix=f".{name}.")
-            with os.fdopen(handle, "wb") as stream:
+            with writers.replacing(target, folder=beside) as stream:
                 stream.write(text.encode("utf-8", "surrogateescape"))
                 if mode is not None:
                     writers.dress(stream.fileno(), mode)
                 elif previous is None:
                     os.fchmod(stream.fileno(), 0o644)
                 else:
-                    writers.dress_as(stream.fileno(), target, previous)
-                stream.flush()
-                os.fsync(stream.fileno())
-            os.replace(temporary, target)
+                    writers.dress_as(stream.fileno(), target, found)
         except OSError as error:
-            if temporary is not None:
-                with contextlib.suppress(OSError):
-                    os.unlink(temporary)
             hint = "the old file, if there was one, is as it was; free space or fix the permission and run again"
             raise writers.failed("write", path, error, hint, target) from error
         return saved
@@ -389,14 +381,7 @@ def _regular(path: str) -> t.Optional[os.stat_result]:
         result = os.lstat(path)
     except (FileNotFoundError, NotADirectoryError):
         return None
-    if not stat.S_ISREG(result.st_mode):
-        target = os.readlink(path) if stat.S_ISLNK(result.st_mode) else None
-        raise not_regular(path, result.st_mode, target)
-    return result
-
-
-def properties(host: Host, unit: str, *names: str, **how: t.Any) -> t.Dict[str, str]:
-    """Return properties of a unit by name; none where systemd does not answer. ``how`` is for Host.run."""
-    argv = ["systemctl", "show", unit, f"--property={','.join(names)}"]
-    lines = host.run(argv, check=False, **how).out.splitlines()
-    return dict(line.split("=", 1) for line in lines if "=" in line)
+    if not stat.S_ISREG(found.st_mode):
+        target = os.readlink(path) if stat.S_ISLNK(found.st_mode) else None
+        raise not_regular(path, found.st_mode, target)
+    return found

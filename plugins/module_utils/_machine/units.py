@@ -52,11 +52,19 @@ def hint(host: Host, unit: str, logged: str, advice: str = "") -> str:
     )
 
 
-def properties_of(host: Host, units: t.Sequence[str], *names: str) -> t.Dict[str, t.Dict[str, str]]:
+def properties(host: Host, unit: str, *names: str, **options: t.Any) -> t.Dict[str, str]:
+    """Return properties of a unit by name, none if systemd does not answer; ``options`` are those of Host.run."""
+    return properties_of(host, [unit], *names, **options)[unit]
+
+
+def properties_of(
+    host: Host, units: t.Sequence[str], *names: str, **options: t.Any
+) -> t.Dict[str, t.Dict[str, str]]:
     """Return properties of units by name. systemd is asked once, and answers with a paragraph for each."""
     argv = ["systemctl", "show", *units, f"--property={','.join(names)}"]
-    told = iter(host.run(argv, check=False).out.split("\n\n"))
-    lines = {unit: next(told, "").splitlines() for unit in units}
+    answers = iter(host.run(argv, check=False, **options).out.split("\n\n"))
+    lines = {unit: next(answers, "").splitlines() for unit in units}
     return {
-        unit: dict(one.split("=", 1) for one in rows if "=" in one) for unit, rows in lines.items()
+        unit: dict(line.split("=", 1) for line in rows if "=" in line)
+        for unit, rows in lines.items()
     }

@@ -10,12 +10,14 @@ import errno
 import os
 import stat
 import struct
+import tempfile
 import typing as t
 from pathlib import Path
 
 from .._base.errors import NodeError
 from . import devices
 
+NEW_FILE = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 MOST_LINKS = 40  # as many as the kernel follows
 
 # An access control list, of which the mode shows only the mask, as the bits of the group (acl(5)).
@@ -38,6 +40,36 @@ def place_beside(folder: str) -> str:
     with open("/proc/self/mountinfo", encoding="utf-8", errors="replace") as stream:
         mounted = {line.split()[4] for line in stream}
     return folder if folder in mounted else os.path.dirname(folder)
+
+
+@contextlib.contextmanager
+def replacing(
+    target: str, *, folder: str = "", temporary: str = "", durable: bool = True
+) -> t.Iterator[t.BinaryIO]:
+    """Yield a new file that replaces the target in one step at the end; after an error the target is as it was.
+
+    Only its owner can open it, and no link is followed. ``durable``: one of both is there after a loss of power. It is
+    made in a ``folder``, by default the target's, under a name that own_files removes if this process is killed, or at
+    the path ``temporary``, where it replaces what a killed process left.
+    """
+    where, name = os.path.split(target)
+    if temporary:
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(temporary)
+        handle = os.open(temporary, NEW_FILE, 0o600)
+    else:
+        handle, temporary = tempfile.mkstemp(dir=folder or where, prefix=f".{name}.")
+    try:
+        with os.fdopen(handle, "wb") as stream:
+            yield stream
+            if durable:
+                stream.flush()
+                os.fsync(stream.fileno())
+        os.replace(temporary, target)
+    except BaseException:
+        with contextlib.suppress(OSError):
+            os.unlink(temporary)
+        raise
 
 
 def who_writes(folder: t.Union[str, Path], *, sticky: bool = False, links: int = 0) -> str:

@@ -19,10 +19,11 @@ from .._base.gpu import Gpu, NvmlError, Process
 from .._base.services import mig
 from .._base.services.mps import idle_servers
 from .._base.steps import Plan, Step
-from .._machine.host import Host, properties
+from .._machine.host import Host
 from .._machine.nvml.faults import condition
 from .._machine.nvml.real import Nvml, open_nvml
 from .._machine.own_files import OwnFiles
+from .._machine.units import properties
 from .._node.machine import boot, mps, nvml_start
 from .._node.machine import resets as node_resets
 from .._node.machine.facts import gpus as gpus_on_bus

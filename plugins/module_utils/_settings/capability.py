@@ -16,10 +16,11 @@ from .._base.gpu import CLOCKS, COMPUTE, NOT_SUPPORTED, Gpu, NvmlError, Settings
 from .._base.services import mps
 from .._base.services.driver import SERVICE
 from .._base.steps import Plan, Step
-from .._machine.host import Host, properties
+from .._machine.host import Host
 from .._machine.nvml.real import Nvml, open_nvml
 from .._machine.nvml.settings import set_to, settings
 from .._machine.own_files import OwnFiles
+from .._machine.units import properties
 from .._node.machine import boot, nvml_start
 from .._node.machine.facts import driver_load
 from .._node.machine.quarantine import QuarantineFile

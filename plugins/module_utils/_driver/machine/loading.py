@@ -11,8 +11,8 @@ import typing as t
 
 from ..._base.errors import NodeError
 from ..._base.services.driver import FABRIC_SERVICE, SERVICE
-from ..._machine.host import Host, properties
-from ..._machine.units import systemctl
+from ..._machine.host import Host
+from ..._machine.units import properties, systemctl
 from ..._node.machine.facts import bridges, loaded_driver, pci_devices
 from ..kernel.device_nodes import (
     CAPABILITIES,

@@ -14,7 +14,8 @@ from ..._base.knowledge import Knowledge, Known, Unknown
 from ..._base.services import settings
 from ..._base.services.driver import SERVICE
 from ..._base.text.shown import shown
-from ..._machine.host import Host, properties
+from ..._machine.host import Host
+from ..._machine.units import properties
 from ..._node.machine.quarantine import QuarantineFile
 from ..._node.users.services import command, persistence
 from ..kernel.persistence import DROP_IN, NOT_ASKED, OPTION, TEXT, Persistence

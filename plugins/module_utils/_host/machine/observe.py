@@ -10,7 +10,8 @@ import re
 import typing as t
 
 from ..._base.text.kernel_parameters import split
-from ..._machine.host import Host, properties
+from ..._machine.host import Host
+from ..._machine.units import properties, properties_of
 from ..._node.machine.facts import BOOT_ID, BUS, gpus, lockdown, proc
 from ..._node.machine.recorded import existing
 from .. import pam
@@ -132,11 +133,9 @@ def memlock(host: Host) -> t.Dict[str, str]:
 
 def services(host: Host) -> t.Tuple[Service, ...]:
     """Return the services that start containers, jobs and sessions, of those that there are."""
-    names = "Id,LoadState,LimitMEMLOCK,MainPID,NeedDaemonReload"
-    output = host.run(["systemctl", "show", *UNITS, f"--property={names}"], check=False).out
-    by_name = {}
-    for block in output.split("\n\n"):
-        has = dict(line.split("=", 1) for line in block.splitlines() if "=" in line)
+    names = ("Id", "LoadState", "LimitMEMLOCK", "MainPID", "NeedDaemonReload")
+    found = {}
+    for has in properties_of(host, UNITS, *names).values():
         if has.get("LoadState") == "loaded":
             runs = running(proc(host, has["MainPID"], "limits"))
             unread = has["NeedDaemonReload"] == "yes"

@@ -9,7 +9,8 @@ import typing as t
 
 from ..._base.services.driver import FABRIC_SERVICE
 from ..._base.text.shown import counted, printable
-from ..._machine.host import Host, properties
+from ..._machine.host import Host
+from ..._machine.units import properties
 from ..._node.machine import facts
 from .. import kernel_log
 from ..signs import NodeSigns, Virtual

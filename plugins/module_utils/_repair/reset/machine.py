@@ -15,11 +15,12 @@ from ..._base.services.driver import FABRIC_SERVICE
 from ..._base.services.mps import SERVER, idle_servers
 from ..._base.steps import Step
 from ..._machine.devices import parse_number
-from ..._machine.host import Host, properties
+from ..._machine.host import Host
 from ..._machine.nvml import faults
 from ..._machine.nvml.real import open_nvml
 from ..._machine.nvml.settings import persistent, settings
 from ..._machine.nvml.within import within
+from ..._machine.units import properties
 from ..._node.machine import facts, mps
 from ..._node.users.allocated import Allocation, Devices, places
 from ..._node.users.holders import OURS

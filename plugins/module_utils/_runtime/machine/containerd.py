@@ -13,7 +13,8 @@ import typing as t
 
 from ..._base.errors import NodeError
 from ..._base.text import json_data
-from ..._machine.host import Host, properties
+from ..._machine.host import Host
+from ..._machine.units import properties
 from .. import containerd
 from ..edits import Change, Config, apply, lookup
 from ..state import Unfit, Version, View, Wanted, describe, has_cdi, version_text

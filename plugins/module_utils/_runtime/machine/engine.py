@@ -10,7 +10,8 @@ import secrets
 import typing as t
 
 from ..._base.errors import InputError, NodeError
-from ..._machine.host import Host, properties
+from ..._machine.host import Host
+from ..._machine.units import properties
 from .. import json_text, toml_text
 from ..edits import Change, Config, Removal, lookup
 from ..start_command import PROGRAMS, Flag

@@ -9,7 +9,8 @@ import fnmatch
 import typing as t
 
 from ..._base.errors import NodeError
-from ..._machine.host import Host, properties
+from ..._machine.host import Host
+from ..._machine.units import properties
 from ..edits import lookup
 from ..start_command import with_flags
 from ..state import (

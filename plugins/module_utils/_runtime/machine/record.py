@@ -10,7 +10,8 @@ import time
 import typing as t
 
 from ..._base.errors import readable
-from ..._machine.host import Host, properties
+from ..._machine.host import Host
+from ..._machine.units import properties
 from .. import edits
 from ..state import describe
 from .engine import Runtime

@@ -13,8 +13,9 @@ from typing import Any, Final
 
 from .._shared._base.errors import NodeError
 from .._shared._base.gpu import NvmlError
-from .._shared._machine.host import Completed, Host, properties
+from .._shared._machine.host import Completed, Host
 from .._shared._machine.nvml.real import Nvml, open_nvml
+from .._shared._machine.units import properties
 from ..tools import logs
 from ..tools.start_timeout import READY
 

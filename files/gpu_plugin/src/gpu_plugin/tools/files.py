@@ -15,6 +15,7 @@ from typing import Any, Final
 from .._shared._base.errors import NodeError
 from .._shared._base.text import json_data
 from .._shared._base.text.shown import cut, shown
+from .._shared._machine import writers
 from . import bounded
 
 VERSION: Final = 1
@@ -52,20 +53,10 @@ def replace(path: Path, text: str, mode: int = 0o644, *, durable: bool = False) 
     if not path.parent.exists():
         path.parent.mkdir(parents=True)
         path.parent.chmod(0o755)
-    temporary = path.with_name(f".{path.name}.{os.getpid()}")
-    temporary.unlink(missing_ok=True)  # of a process that was killed
-    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
-    try:
-        with open(os.open(temporary, flags, 0o600), "w", encoding="utf-8") as stream:
-            os.fchmod(stream.fileno(), mode)
-            stream.write(text)
-            if durable:
-                stream.flush()
-                os.fsync(stream.fileno())
-        temporary.replace(path)
-    except OSError:
-        temporary.unlink(missing_ok=True)
-        raise
+    temporary = str(path.with_name(f".{path.name}.{os.getpid()}"))
+    with writers.replacing(str(path), temporary=temporary, durable=durable) as stream:
+        os.fchmod(stream.fileno(), mode)
+        stream.write(text.encode())
 
 
 def keep(path: Path, text: str) -> None:

@@ -22,8 +22,8 @@ from ...._driver.capability import RECORD as DRIVER
 from ...._driver.machine.kernel import modules
 from ...._driver.machine.loading import differing, missing
 from ...._driver.record import Record as DriverRecord
-from ...._machine.host import Host, properties
-from ...._machine.units import properties_of
+from ...._machine.host import Host
+from ...._machine.units import properties, properties_of
 from ...._mig import boot as mig_boot
 from ...._node.machine import facts
 from ...._node.machine.dcgm import RECORD as DCGM

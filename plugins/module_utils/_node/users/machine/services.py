@@ -11,8 +11,8 @@ import typing as t
 
 from ...._base.errors import InputError, NodeError
 from ...._base.steps import IDLE_GPU, Plan, Step
-from ...._machine.host import Host, properties
-from ...._machine.units import systemctl
+from ...._machine.host import Host
+from ...._machine.units import properties, systemctl
 from ...machine.dcgm import managed
 from ...machine.facts import BOOT_ID
 from .. import services

@@ -31,6 +31,7 @@ from ..._shared._base.gpu import (
 )
 from ..._shared._base.mig_profile import parse
 from ..._shared._base.services.mig import LOCK
+from ..._shared._machine.devices import parse_majors
 from ..._shared._machine.host import Host
 from ..._shared._machine.nvml.real import Nvml, open_nvml
 from ...tools import bounded
@@ -110,7 +111,8 @@ class Instances:
             gpu = _find(nvml, device)
             mig = _device(nvml, gpu, _instance(device).gi, device)
         paths = mig_nodes(gpu, mig, parse_minors(bounded.peek(self._root / MIG_MINORS[1:])))
-        major = _major(bounded.peek(self._root / "proc/devices"))
+        majors = parse_majors(bounded.peek(self._root / "proc/devices"), CAPS_MAJOR, exact=True)
+        major = next(iter(majors), 0)
         return tuple(self._node(path, major) for path in paths)
 
     def _node(self, path: str, major: int) -> tuple[str, int, int]:
@@ -261,9 +263,3 @@ def _inode(path: Path) -> str:
         return str(path.stat().st_ino)
     except OSError:
         return "-"
-
-
-def _major(devices: str) -> int:
-    """Return the major of capabilities in the text of /proc/devices, 0 where it has none."""
-    pairs = (line.split() for line in devices.splitlines())
-    return next((int(pair[0]) for pair in pairs if len(pair) == 2 and pair[1] == CAPS_MAJOR), 0)
