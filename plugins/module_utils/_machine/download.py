@@ -51,7 +51,7 @@ def bring(location: str, target: str, sha256: str, *, mode: int = 0o700) -> None
     except (OSError, urllib.error.URLError, http.client.HTTPException) as error:
         refusal = f"cannot bring {location} to {target}"
         hint = "check the address and the free space on the node, then run again"
-        raise NodeError(what, cause=str(error), hint=hint) from error
+        raise NodeError(refusal, cause=str(error), hint=hint) from error
 
 
 def fetched(address: str, most: int, hint: str) -> str:

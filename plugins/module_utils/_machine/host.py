@@ -165,7 +165,7 @@ class Host:
                 elif previous is None:
                     os.fchmod(stream.fileno(), 0o644)
                 else:
-                    writers.dress_as(stream.fileno(), target, found)
+                    writers.dress_as(stream.fileno(), target, previous)
         except OSError as error:
             hint = "the old file, if there was one, is as it was; free space or fix the permission and run again"
             raise writers.failed("write", path, error, hint, target) from error
@@ -381,7 +381,7 @@ def _regular(path: str) -> t.Optional[os.stat_result]:
         result = os.lstat(path)
     except (FileNotFoundError, NotADirectoryError):
         return None
-    if not stat.S_ISREG(found.st_mode):
-        target = os.readlink(path) if stat.S_ISLNK(found.st_mode) else None
-        raise not_regular(path, found.st_mode, target)
-    return found
+    if not stat.S_ISREG(result.st_mode):
+        target = os.readlink(path) if stat.S_ISLNK(result.st_mode) else None
+        raise not_regular(path, result.st_mode, target)
+    return result

@@ -89,7 +89,7 @@ def report(access: Access, folder: Path, *rounds: list[dict[str, Any]]) -> None:
     reporter = Reporter(NODE, folder / "told.json", lambda: access, lambda: next(TIMES))
     for health in rounds:
         state = {"state": "serving", "health": health}
-        assert reporter.keep(state, told=True, condition=True) == {}
+        assert reporter.keep(state, events_wanted=True, condition=True) == {}
 
 
 def events(cluster: Administered) -> dict[str, int]:

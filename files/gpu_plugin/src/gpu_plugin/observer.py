@@ -53,28 +53,28 @@ class Observer:
                 self._add(*self._earlier.popleft())
         return tuple(self._metrics.values())
 
-    def count(self, what: str, *labels: str) -> None:
+    def count(self, metric: str, *labels: str) -> None:
         """Add one to a counter, the series of which the labels name."""
-        self._note(what, 1.0, labels)
+        self._note(metric, 1.0, labels)
 
     def took(self, seconds: float, *labels: str) -> None:
         """Note how long something took: ``labels`` are the resource and the call."""
         self._note(DURATION, seconds, labels)
 
-    def _note(self, what: str, amount: float, labels: tuple[str, ...]) -> None:
+    def _note(self, metric: str, amount: float, labels: tuple[str, ...]) -> None:
         with self._lock:
             if self._metrics:
-                self._add(what, amount, labels)
+                self._add(metric, amount, labels)
             else:
-                self._earlier.append((what, amount, labels))
+                self._earlier.append((metric, amount, labels))
 
-    def _add(self, what: str, amount: float, labels: tuple[str, ...]) -> None:
-        series = self._series.setdefault(what, set())
+    def _add(self, metric_name: str, amount: float, labels: tuple[str, ...]) -> None:
+        series = self._series.setdefault(metric_name, set())
         if labels not in series and len(series) >= MOST_SERIES:
             labels = (OTHER,) * len(labels)
         series.add(labels)
-        metric = self._metrics[what].labels(*labels)
-        (metric.observe if what == DURATION else metric.inc)(amount)
+        metric = self._metrics[metric_name].labels(*labels)
+        (metric.observe if metric_name == DURATION else metric.inc)(amount)
 
 
 def _metrics() -> dict[str, Any]:

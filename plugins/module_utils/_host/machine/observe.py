@@ -134,7 +134,7 @@ def memlock(host: Host) -> t.Dict[str, str]:
 def services(host: Host) -> t.Tuple[Service, ...]:
     """Return the services that start containers, jobs and sessions, of those that there are."""
     names = ("Id", "LoadState", "LimitMEMLOCK", "MainPID", "NeedDaemonReload")
-    found = {}
+    by_name = {}
     for has in properties_of(host, UNITS, *names).values():
         if has.get("LoadState") == "loaded":
             runs = running(proc(host, has["MainPID"], "limits"))

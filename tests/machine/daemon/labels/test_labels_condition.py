@@ -37,7 +37,7 @@ class Scene:
     def see(self, state: State, seconds: int = 1, *, condition: bool = True) -> None:
         for _each in range(seconds):
             self.now += 1
-            self.problems = self.reporter.keep(state, told=False, condition=condition)
+            self.problems = self.reporter.keep(state, events_wanted=False, condition=condition)
 
     def found(self) -> dict[str, str]:
         found: dict[str, str] = self.api.conditions().get("GPUHealthy", {})

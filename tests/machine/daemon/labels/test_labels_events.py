@@ -46,7 +46,7 @@ class Scene:
         for _each in range(rounds):
             self.now += seconds
             state = {"state": "serving", "health": list(health)}
-            self.problems = self.reporter.keep(state, told=True, condition=False)
+            self.problems = self.reporter.keep(state, events_wanted=True, condition=False)
 
     def said(self) -> list[tuple[str, str, int]]:
         return [(one["type"], one["message"], one["count"]) for one in self.api.events]
@@ -158,7 +158,7 @@ def test_a_plugin_that_does_not_run_or_says_nothing_changes_nothing(scene: Scene
     for state in (None, {}, {"health": None}, {"health": {}}, {"health": "x"}):
         for _each in range(40):
             scene.now += 1
-            scene.reporter.keep(state, told=True, condition=False)
+            scene.reporter.keep(state, events_wanted=True, condition=False)
     assert len(scene.api.requests) == 1
 
 

@@ -65,7 +65,7 @@ def test_the_role_suffices_for_all_that_is_asked_of_the_api(api: Api, tmp_path: 
     for number in range(3):  # sick, well, and sick again
         now[0] += 100
         health = [{"gpu": "GPU-0", "reason": "XID 79"}] * (number != 1)
-        assert reporter.keep({"health": health}, told=True, condition=True) == {}
+        assert reporter.keep({"health": health}, events_wanted=True, condition=True) == {}
     assert [one["count"] for one in api.events] == [2, 1]
     assert api.conditions()["GPUHealthy"]["status"] == "False"
     with pytest.raises(ApiError, match=r"403.*make this object .*node-labels-rbac\.yaml"):

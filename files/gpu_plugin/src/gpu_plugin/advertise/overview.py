@@ -73,7 +73,7 @@ def rows(
 
     ``resources`` are those of the daemon's state, ``mps`` the states of the MPS daemons.
     """
-    daemons = {str(one["device"]): one for one in mps}
+    daemons = {str(gpu["device"]): gpu for gpu in mps}
     advertised: dict[str, list[tuple[str, int, str, str, str]]] = {}
     for name, resource in resources.items():
         for uuid, health in resource["devices"].items():
@@ -81,32 +81,32 @@ def rows(
             cause = resource.get("causes", {}).get(uuid, why)  # earlier releases do not say it
             advertised.setdefault(uuid, []).append((name, shares, health, why, cause))
     known = list(hardware)
-    seen, by_uuid = {one.uuid for one in known}, _by_uuid(holders)
+    seen, by_uuid = {gpu.uuid for gpu in known}, _by_uuid(holders)
     known += [Hardware("", "", uuid) for uuid in advertised if uuid not in seen]
-    found = []
-    for one in known:
-        daemon = daemons.get(one.uuid, {})
+    result = []
+    for gpu in known:
+        daemon = daemons.get(gpu.uuid, {})
         mps_state, clients = daemon.get("state", ""), daemon.get("clients", 0)
-        for offer in advertised.get(one.uuid, [("", 0, "", "", "")]):
-            rest = (mps_state, clients, by_uuid.get(one.uuid, []))
-            found.append(Row(one.index, one.name, one.uuid, *offer, *rest))
-    return found
+        for offer in advertised.get(gpu.uuid, [("", 0, "", "", "")]):
+            mps_columns = (mps_state, clients, by_uuid.get(gpu.uuid, []))
+            result.append(Row(gpu.index, gpu.name, gpu.uuid, *offer, *mps_columns))
+    return result
 
 
 def _by_uuid(holders: Mapping[str, Sequence[Holder]]) -> dict[str, list[Use]]:
     """Return who has shares of each device, also such as it is no longer advertised in."""
     counted: dict[str, Counter[Holder]] = {}
-    for device, its in holders.items():
-        counted.setdefault(device.partition("::")[0], Counter()).update(its)
+    for device, holder in holders.items():
+        counted.setdefault(device.partition("::")[0], Counter()).update(holder)
     return {
-        uuid: [Use(**asdict(one), shares=shares) for one, shares in uses.items()]
+        uuid: [Use(**asdict(use), shares=shares) for use, shares in uses.items()]
         for uuid, uses in counted.items()
     }
 
 
-def table(found: Sequence[Row]) -> str:
+def table(rows_shown: Sequence[Row]) -> str:
     """Return the rows for people."""
-    return "\n".join(aligned([HEADINGS, *map(_cells, found)]))
+    return "\n".join(aligned([HEADINGS, *map(_cells, rows_shown)]))
 
 
 def aligned(lines: Sequence[Sequence[str]]) -> list[str]:
@@ -119,7 +119,7 @@ def aligned(lines: Sequence[Sequence[str]]) -> list[str]:
 
 def _cells(row: Row) -> tuple[str, ...]:
     shared = row.shares > 1
-    used = sum(one.shares for one in row.used_by)
+    used = sum(use.shares for use in row.used_by)
     clients = f", {row.mps_clients} clients" if row.mps == "ready" else ""
     return (
         row.index or NOTHING,

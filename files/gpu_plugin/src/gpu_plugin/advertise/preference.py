@@ -37,44 +37,44 @@ def prefer(
             f"{size} devices can't be chosen",
             cause=f"{len(free)} are available and {len(must)} are required",
         )
-    others = [device for device in free if device.id not in needed]
-    rest = [device for device in others if not device.problem]
-    if len(rest) + len(must) < size:  # the kubelet has not heard of their health yet
-        rest = others
+    optional = [device for device in free if device.id not in needed]
+    healthy = [device for device in optional if not device.problem]
+    if len(healthy) + len(must) < size:  # the kubelet has not heard of their health yet
+        healthy = optional
     if any(device.replica is not None or device.instance is not None for device in free):
-        picked = _picked(everything, rest, must, size, policy)
+        picked = _picked(everything, healthy, must, size, policy)
     else:
-        picked = _aligned(rest, must, size, topology or Topology())
+        picked = _aligned(healthy, must, size, topology or Topology())
     return [device.id for device in (*must, *picked)]
 
 
 def _picked(
-    everything: tuple[Device, ...], rest: list[Device], must: list[Device], size: int, policy: str
+    everything: tuple[Device, ...], free: list[Device], must: list[Device], size: int, policy: str
 ) -> list[Device]:
     """Pick by the policy. MPS shares of several devices can't go to one container: see allocation."""
     count = size - len(must)
-    if size < 2 or not any(device.mps is not None for device in (*rest, *must)):
-        return _by_policy(everything, rest, count, policy)
-    uuids = {device.uuid for device in must} or {device.uuid for device in rest if device.mps}
-    full = [uuid for uuid in uuids if sum(one.uuid == uuid for one in rest) < count]
-    near = [one for one in rest if one.uuid in uuids and one.uuid not in full]
+    if size < 2 or not any(device.mps is not None for device in (*free, *must)):
+        return _by_policy(everything, free, count, policy)
+    uuids = {device.uuid for device in must} or {device.uuid for device in free if device.mps}
+    full = [uuid for uuid in uuids if sum(device.uuid == uuid for device in free) < count]
+    near = [device for device in free if device.uuid in uuids and device.uuid not in full]
     if near:
         first = _by_policy(everything, near, 1, policy)[0] if count else near[0]
-        near = [one for one in near if one.uuid == first.uuid]
+        near = [device for device in near if device.uuid == first.uuid]
     elif not any(device.mps is not None for device in must):
-        near = [one for one in rest if one.mps is None]
-    return _by_policy(everything, near if len(near) >= count else rest, count, policy)
+        near = [device for device in free if device.mps is None]
+    return _by_policy(everything, near if len(near) >= count else free, count, policy)
 
 
-def _aligned(rest: list[Device], must: list[Device], size: int, topology: Topology) -> list[Device]:
-    pool = sorted([*rest, *must], key=lambda device: device.order)
-    scores = [[topology.score(one, other) for other in pool] for one in pool]
+def _aligned(free: list[Device], must: list[Device], size: int, topology: Topology) -> list[Device]:
+    pool = sorted([*free, *must], key=lambda device: device.order)
+    scores = [[topology.score(row_device, other) for other in pool] for row_device in pool]
     forced = [place for place, device in enumerate(pool) if device in must]
     return [pool[place] for place in best(scores, forced, size) if place not in forced]
 
 
 def _by_policy(
-    everything: Iterable[Device], rest: list[Device], count: int, policy: str
+    everything: Iterable[Device], optional: list[Device], count: int, policy: str
 ) -> list[Device]:
     """Pick from the GPU that is used least, or most when they are to be packed.
 
@@ -82,9 +82,9 @@ def _by_policy(
     what is picked.
     """
     waiting: dict[str, list[Device]] = {}
-    for device in reversed(rest):  # so that the lowest is the last, which is taken first
+    for device in reversed(optional):  # so that the lowest is the last, which is taken first
         waiting.setdefault(device.uuid, []).append(device)
-    free = {device.id for device in rest}
+    free = {device.id for device in optional}
     used: Counter[str] = Counter()
     for device in everything:
         if device.id not in free:
@@ -97,7 +97,7 @@ def _by_policy(
 
     picked: list[Device] = []
     while len(picked) < count:
-        uuid = min((one for one in waiting if waiting[one]), key=rank)
+        uuid = min((uuid_waiting for uuid_waiting in waiting if waiting[uuid_waiting]), key=rank)
         device = waiting[uuid].pop()
         used.update({device.gpu_uuid, device.uuid})
         picked.append(device)
@@ -115,25 +115,25 @@ def best(scores: Scores, forced: Collection[int], size: int) -> list[int]:
     levels = _levels(scores, list(everything), forced, size)
     if levels is not None:
         chosen = levels[size]
-        return [one for one in everything if chosen[2] >> (len(scores) - 1 - one) & 1]
-    rest = [one for one in everything if one not in forced]
+        return [index for index in everything if chosen[2] >> (len(scores) - 1 - index) & 1]
+    free = [index for index in everything if index not in forced]
     missing = size - len(forced)
-    if math.comb(len(rest), missing) <= 500:
-        choices = [[*forced, *some] for some in itertools.combinations(rest, missing)]
+    if math.comb(len(free), missing) <= 500:
+        choices = [[*forced, *combination] for combination in itertools.combinations(free, missing)]
     else:
-        seeds = [[*forced]] if forced else [[one] for one in rest]
+        seeds = [[*forced]] if forced else [[index] for index in free]
         choices = [_grown(scores, seed, size) for seed in seeds]
-    found = max(choices, key=lambda choice: _worth(scores, choice))
-    return sorted(found)
+    choice_found = max(choices, key=lambda choice: _worth(scores, choice))
+    return sorted(choice_found)
 
 
 def _worth(scores: Scores, chosen: Collection[int]) -> Worth:
-    rest = [one for one in range(len(scores)) if one not in chosen]
+    left = [index for index in range(len(scores)) if index not in chosen]
     inside, outside = (
-        sum(scores[one][other] for one, other in itertools.combinations(some, 2))
-        for some in (chosen, rest)
+        sum(scores[index][other] for index, other in itertools.combinations(members, 2))
+        for members in (chosen, left)
     )
-    return (inside, outside, sum(1 << (len(scores) - 1 - one) for one in chosen))
+    return (inside, outside, sum(1 << (len(scores) - 1 - index) for index in chosen))
 
 
 def _levels(
@@ -147,18 +147,18 @@ def _levels(
     if len(members) == 1:
         taken = (0, 0, 1 << (len(scores) - 1 - members[0]))
         return {1: taken} if members[0] in forced else {0: (0, 0, 0), 1: taken}
-    least = min(scores[one][other] for one, other in itertools.combinations(members, 2))
+    least = min(scores[index][other] for index, other in itertools.combinations(members, 2))
     branches = _branches(scores, members, least)
     if len(branches) == 1:
         return None
-    found: dict[int, Worth] = {0: (0, 0, 0)}
+    best_by_size: dict[int, Worth] = {0: (0, 0, 0)}
     total = 0
     for branch in branches:
         inner = _levels(scores, branch, forced, size)
         if inner is None:
             return None
         joined: dict[int, Worth] = {}
-        for (a, left), (b, right) in itertools.product(found.items(), inner.items()):
+        for (a, left), (b, right) in itertools.product(best_by_size.items(), inner.items()):
             if a + b <= size:
                 value = (
                     left[0] + right[0] + least * a * b,
@@ -166,8 +166,8 @@ def _levels(
                     left[2] | right[2],
                 )
                 joined[a + b] = max(joined.get(a + b, value), value)
-        found, total = joined, total + len(branch)
-    return found
+        best_by_size, total = joined, total + len(branch)
+    return best_by_size
 
 
 def _branches(scores: Scores, members: list[int], least: int) -> list[list[int]]:
@@ -176,8 +176,8 @@ def _branches(scores: Scores, members: list[int], least: int) -> list[list[int]]
     waiting = list(members)
     while waiting:
         branch = [waiting.pop(0)]
-        for one in branch:
-            near = [other for other in waiting if scores[one][other] > least]
+        for index in branch:
+            near = [other for other in waiting if scores[index][other] > least]
             branch += near
             waiting = [other for other in waiting if other not in near]
         branches.append(branch)
@@ -188,14 +188,14 @@ def _grown(scores: Scores, seed: list[int], size: int) -> list[int]:
     """Add one device after the other. Not always the best, but quick where trying all is not."""
     chosen = list(seed)
     while len(chosen) < size:
-        rest = [one for one in range(len(scores)) if one not in chosen]
+        left = [index for index in range(len(scores)) if index not in chosen]
         gains = [
             (
-                sum(scores[one][other] for other in chosen),
-                -sum(scores[one][other] for other in rest if other != one),
-                -one,
+                sum(scores[index][other] for other in chosen),
+                -sum(scores[index][other] for other in left if other != index),
+                -index,
             )
-            for one in rest
+            for index in left
         ]
         chosen.append(-max(gains)[2])
     return chosen

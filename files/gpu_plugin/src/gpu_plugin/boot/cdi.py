@@ -30,8 +30,8 @@ def cdi(config: Path, lock: Path, wait: float, patience: float) -> int:
     driver may only be about to change.
     """
     with StartTimeout(patience):
-        found = status_of(lambda path: _cdi(path, lock, wait), config)
-    return ended(found)
+        status = status_of(lambda path: _cdi(path, lock, wait), config)
+    return ended(status)
 
 
 def _cdi(config: Path, lock: Path, wait: float) -> int:
@@ -50,19 +50,19 @@ def _write(options: cdi_boot.Options, lock: Path, wait: float) -> bool:
     files = DriverFiles(host, options.driver_root)
     with driver(wait, files.nvml_library()) as nvml, host.lock(str(lock), timeout=LOCK_SECONDS):
         _restore_nodes(files.root)
-        wanted, warnings = specify(inventory(nvml), files, options)
+        desired, warnings = specify(inventory(nvml), files, options)
         before = host.read(options.path)
-        if (before or "") == wanted.text:
+        if (before or "") == desired.text:
             return False
-        refused = lost_nodes(host, before, wanted.text, files.root)
-        refused = refused or lost_files(host, before, wanted.text)
+        refused = lost_nodes(host, before, desired.text, files.root)
+        refused = refused or lost_files(host, before, desired.text)
         if refused:
             raise refused
         for warning in warnings:
             logs.warning(warning)
-        if wanted.text:
-            host.write(options.path, wanted.text, mode=0o644)
-            logs.info(f"{options.path}: {', '.join(wanted.devices)}")
+        if desired.text:
+            host.write(options.path, desired.text, mode=0o644)
+            logs.info(f"{options.path}: {', '.join(desired.devices)}")
         else:
             host.remove(options.path)
             logs.info(f"{options.path} removed")
@@ -83,6 +83,6 @@ def _restore_nodes(root: str) -> None:
     elif missing := check.out.split():
         logs.warning("device nodes are missing or have a wrong number", nodes=missing)
         restart = ["systemctl", "restart", DEVICE_NODES_UNIT]
-        done = host.run(restart, check=False, timeout=ASK_SECONDS)
-        if done.rc != 0:
-            logs.warning(f"{DEVICE_NODES_UNIT} does not make them", cause=done.err.strip())
+        completed = host.run(restart, check=False, timeout=ASK_SECONDS)
+        if completed.rc != 0:
+            logs.warning(f"{DEVICE_NODES_UNIT} does not make them", cause=completed.err.strip())

@@ -89,4 +89,4 @@ def _pending(services: Sequence[str]) -> list[str]:
         service: properties(Quiet(), service, "Job", timeout=ASK_SECONDS).get("Job", "")
         for service in services
     }
-    return [one for one, job in jobs.items() if job not in ("", "0")]
+    return [unit for unit, job in jobs.items() if job not in ("", "0")]

@@ -112,8 +112,8 @@ class MigByLabel:
 
     def _made(self, request: Request, declared: Declared, text: str) -> Result:
         """Make a layout, and remember it once it is there. Nothing is taken from anybody for it."""
-        given = {"config": declared.config, "selected": request.name, "boot": None}
-        params = {**DEFAULTS, **given, "lock_timeout": LOCK_SECONDS}
+        declared_params = {"config": declared.config, "selected": request.name, "boot": None}
+        params = {**DEFAULTS, **declared_params, "lock_timeout": LOCK_SECONDS}
         with contextlib.closing(MigCapability(self._host, params, check_mode=False)) as capability:
             try:
                 state = capability.observe()
@@ -131,8 +131,8 @@ class MigByLabel:
             files.replace(self._paths.chosen, f"{request.name}\n", durable=True)
         if plan.reboot_required:
             return Result(PENDING, "; ".join(plan.reboot_required))
-        found = asdict(Outcome(request.name))
-        files.replace(self._paths.status, json.dumps(found, indent=1) + "\n")
+        outcome = asdict(Outcome(request.name))
+        files.replace(self._paths.status, json.dumps(outcome, indent=1) + "\n")
         return Result(SUCCESS)
 
     def _converged(self, capability: MigCapability, plan: Plan, request: Request) -> Plan:

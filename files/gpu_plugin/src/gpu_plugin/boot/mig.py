@@ -58,8 +58,8 @@ def mig(
     it had, and the others get theirs. ``chosen`` has the layout that the node's label asked for last.
     """
     with StartTimeout(patience) as going:
-        found = _mig(config, status, lock, wait, pods, going, chosen)
-    return ended(found)
+        status_found = _mig(config, status, lock, wait, pods, going, chosen)
+    return ended(status_found)
 
 
 def _mig(

@@ -35,7 +35,7 @@ class Again(SettingsCapability):
         try:
             return super().users(read)
         except NodeError as error:
-            return {gpu.uuid: (str(error),) for gpu, _told in read}
+            return {gpu.uuid: (str(error),) for gpu, _reported in read}
 
 
 def settings(config: Path, wait: float, patience: float) -> int:
@@ -45,8 +45,8 @@ def settings(config: Path, wait: float, patience: float) -> int:
     while nothing happens. What somebody has changed since a GPU was set last is left alone.
     """
     with StartTimeout(patience) as going:
-        found = status_of(lambda path: _settings(path, wait, going), config)
-    return ended(found)
+        status = status_of(lambda path: _settings(path, wait, going), config)
+    return ended(status)
 
 
 def _settings(config: Path, wait: float, going: StartTimeout) -> int:
@@ -76,17 +76,19 @@ def _round_of(
     due: dict[str, GpuState] = {}
     calm = []  # what they have used by now shows a reset sooner
     for gpu in state.gpus:
-        what = state.marks[gpu.gpu.uuid].since(seen.get(gpu.gpu.uuid))
-        if what and gpu.aside:
+        reason = state.marks[gpu.gpu.uuid].since(seen.get(gpu.gpu.uuid))
+        if reason and gpu.aside:
             logs.warning(f"left alone: {gpu.named} is {gpu.aside}")
-        elif what:
-            logs.info(f"{gpu.named}: {what}")
+        elif reason:
+            logs.info(f"{gpu.named}: {reason}")
             due[gpu.gpu.uuid] = gpu
         else:
             calm.append(gpu.gpu.uuid)
-    fit = [uuid for uuid, one in due.items() if _set(capability, one, rules, state, going)]
-    kept = {uuid: mark for uuid, mark in seen.items() if uuid not in due}
-    marks = {**kept, **{uuid: state.marks[uuid] for uuid in (*calm, *fit)}}
+    fit = [
+        uuid for uuid, gpu_state in due.items() if _set(capability, gpu_state, rules, state, going)
+    ]
+    remaining = {uuid: mark for uuid, mark in seen.items() if uuid not in due}
+    marks = {**remaining, **{uuid: state.marks[uuid] for uuid in (*calm, *fit)}}
     if marks != seen:
         capability.note(marks)
     if len(fit) < len(due):
@@ -95,10 +97,10 @@ def _round_of(
 
 
 def _set(
-    capability: Again, one: GpuState, rules: Sequence[Rule], state: State, going: StartTimeout
+    capability: Again, gpu_state: GpuState, rules: Sequence[Rule], state: State, going: StartTimeout
 ) -> bool:
     """Set a GPU again. Returns whether it is all that it is to be."""
-    steps, refused = lost(one, rules, state.node)
+    steps, refused = lost(gpu_state, rules, state.node)
     problems = list(refused)
     for step in steps:
         try:

@@ -83,7 +83,7 @@ class CdiFile:
     def _gone(self, paths: Iterable[str]) -> str:
         """Return a file that is not there, empty where all are; one in a folder that is out of sight may be."""
         places = ((path, self._root / path.lstrip("/")) for path in sorted(paths))
-        gone = (one for one, at in places if not at.exists() and at.parent.is_dir())
+        gone = (name for name, at in places if not at.exists() and at.parent.is_dir())
         return next(gone, "")
 
     def _write(self, specs: list[dict[str, Any]]) -> None:
@@ -110,16 +110,16 @@ class CdiAdded:
 
     def refresh(self, config: Config) -> None:
         """Describe what the configuration asks for, as far as the node has it; drop the rest. OSError."""
-        wanted = [*config.containers.extras, CHANNELS] if config.containers.asks_cdi else []
+        needed = [*config.containers.extras, CHANNELS] if config.containers.asks_cdi else []
         names: set[str] = set()
         root = config.driver.dev_root.rstrip("/")
         for kind in (*NODES, CHANNELS):
-            devices = self._devices(kind, config) if kind in wanted else {}
+            devices = self._devices(kind, config) if kind in needed else {}
             path = self._root / "var/run/cdi" / f"{VENDOR}-{kind}.json"
             _keep(path, cdi.added(kind, devices, root))
             names |= {f"{VENDOR}/{kind}={name}" for name in devices}
         self.names = frozenset(names)
-        missing = frozenset(kind for kind in wanted if f"{VENDOR}/{kind}=all" not in names)
+        missing = frozenset(kind for kind in needed if f"{VENDOR}/{kind}=all" not in names)
         missing -= {CHANNELS}
         for kind in sorted(missing - self._missing):
             logs.warning("the node does not have what containers are to get", wanted=kind)
@@ -130,11 +130,16 @@ class CdiAdded:
         root = config.driver.dev_root
         if kind == CHANNELS:
             places = (
-                (one, f"{IMEX_FOLDER}/channel{one}") for one in config.containers.imex_channels
+                (imex_channel, f"{IMEX_FOLDER}/channel{imex_channel}")
+                for imex_channel in config.containers.imex_channels
             )
-            return {one: {"nodes": at} for one, path in places if (at := self._found(path, root))}
-        nodes = tuple(one for path in NODES[kind] for one in self._found(path, root))
-        mounts = tuple(one for path in FILES.get(kind, ()) for one in self._found(path))
+            return {
+                channel: {"nodes": at}
+                for channel, path in places
+                if (at := self._found(path, root))
+            }
+        nodes = tuple(channel for path in NODES[kind] for channel in self._found(path, root))
+        mounts = tuple(channel for path in FILES.get(kind, ()) for channel in self._found(path))
         return {"all": {"nodes": nodes, "mounts": mounts}} if nodes else {}
 
     def _found(self, pattern: str, below: str = "/") -> tuple[str, ...]:
@@ -157,8 +162,8 @@ class NodesList:
     def refresh(self, dev_root: str) -> None:
         """Write the list if it is another than before. OSError."""
         below = self._root + dev_root.rstrip("/")
-        found = [path for one in PATTERNS for path in glob.glob(glob.escape(below) + one)]
-        text = "".join(f"{path[len(below) :]}\n" for path in sorted(found))
+        nodes = [path for pattern in PATTERNS for path in glob.glob(glob.escape(below) + pattern)]
+        text = "".join(f"{path[len(below) :]}\n" for path in sorted(nodes))
         files.keep(self._file, text)
 
 
@@ -204,7 +209,7 @@ class HostFiles:
 def node_sources(root: Path) -> list[Source]:
     """Return the files that may describe the node's GPUs, none of our own among them. OSError."""
     sources: list[Source] = []
-    for number, folder in enumerate(root / one for one in cdi.FOLDERS):
+    for number, folder in enumerate(root / place for place in cdi.FOLDERS):
         for name in sorted(os.listdir(folder)) if folder.is_dir() else []:
             if os.path.splitext(name)[1] not in (".json", ".yaml") or name.startswith(cdi.OWN):
                 continue
@@ -247,7 +252,7 @@ def content(path: Path) -> dict[str, list[str]]:
     paths = set().union(*needed.values())
     return {
         "devices": [name for name in needed if name],
-        "missing": sorted(one for one in paths if not os.path.exists(one)),
+        "missing": sorted(path for path in paths if not os.path.exists(path)),
     }
 
 

@@ -32,15 +32,15 @@ LIMITS: Final = plain_yaml.Limits(1 << 20, 20_000)  # those of eight GPUs in MIG
 
 
 def merge(
-    found: Iterable[tuple[int, dict[str, Any]]],
+    numbered_specs: Iterable[tuple[int, dict[str, Any]]],
 ) -> tuple[list[dict[str, Any]], frozenset[str]]:
     """Return the specifications of the node's GPUs with the devices that container runtimes take from each.
 
-    ``found`` are the node's specifications, each with the number of its folder, the one that wins
+    ``numbered_specs`` are the node's specifications, each with the number of its folder, the one that wins
     last. As in CDI's cache the later folder wins for each device, and one that two files of a folder
     have is nobody's: those are returned besides.
     """
-    specs = [(folder, spec) for folder, spec in found if spec.get("kind") == SOURCE_KIND]
+    specs = [(folder, spec) for folder, spec in numbered_specs if spec.get("kind") == SOURCE_KIND]
     source: dict[str, int] = {}
     nobodys: set[str] = set()
     for number, (folder, spec) in enumerate(specs):
@@ -87,31 +87,31 @@ def _rehooked(part: dict[str, Any], program: str, disabled: Collection[str]) -> 
         return part
     hooks = []
     for hook in edits["hooks"]:
-        words = _hook_words(hook)
-        if words is None:
+        args = _hook_words(hook)
+        if args is None:
             hooks.append(hook)
-        elif "all" not in disabled and words[0] not in disabled:
-            hooks.append({**hook, **_hook_call(program, words)} if program else hook)
-    rest = {key: value for key, value in edits.items() if key != "hooks"}
-    return {**part, "containerEdits": {**rest, "hooks": hooks} if hooks else rest}
+        elif "all" not in disabled and args[0] not in disabled:
+            hooks.append({**hook, **_hook_call(program, args)} if program else hook)
+    edits_left = {key: value for key, value in edits.items() if key != "hooks"}
+    return {**part, "containerEdits": {**edits_left, "hooks": hooks} if hooks else edits_left}
 
 
 def _hook_words(hook: object) -> list[str] | None:
     """Return the name and the arguments of one of NVIDIA's hooks; None of another's."""
     if not isinstance(hook, dict):
         return None
-    given = hook.get("args")
-    args = [str(one) for one in given] if isinstance(given, list) else []
+    raw_args = hook.get("args")
+    args = [str(arg) for arg in raw_args] if isinstance(raw_args, list) else []
     name = posixpath.basename(str(hook.get("path", "")))
     if name not in HOOK_PROGRAMS and (not args or posixpath.basename(args[0]) not in HOOK_PROGRAMS):
         return None
-    words = args[2:] if args[1:2] == ["hook"] else args[1:]
-    return words or None
+    hook_args = args[2:] if args[1:2] == ["hook"] else args[1:]
+    return hook_args or None
 
 
-def _hook_call(program: str, words: list[str]) -> dict[str, Any]:
+def _hook_call(program: str, args: list[str]) -> dict[str, Any]:
     name = posixpath.basename(program)
-    return {"path": program, "args": [name, *(["hook"] if name == "nvidia-ctk" else []), *words]}
+    return {"path": program, "args": [name, *(["hook"] if name == "nvidia-ctk" else []), *args]}
 
 
 def added(
@@ -164,9 +164,9 @@ def _files(part: Mapping[str, Any]) -> set[str]:
 
 def _paths(edits: Mapping[str, Any], name: str, key: str) -> Iterator[str]:
     listed = edits.get(name)
-    for one in listed if isinstance(listed, list) else ():
-        if isinstance(one, dict) and isinstance(one.get(key), str):
-            yield one[key]
+    for entry in listed if isinstance(listed, list) else ():
+        if isinstance(entry, dict) and isinstance(entry.get(key), str):
+            yield entry[key]
 
 
 def read(text: str) -> dict[str, Any]:
@@ -191,13 +191,13 @@ def read(text: str) -> dict[str, Any]:
 
 def _check(spec: Mapping[str, Any]) -> None:
     """Refuse what makes container runtimes of any age refuse a whole specification. NodeError."""
-    given = [device.get("name") for device in spec["devices"]]
+    device_names_given = [device.get("name") for device in spec["devices"]]
     if not isinstance(spec.get("cdiVersion"), str):
         raise NodeError("not a CDI specification", cause="it has no cdiVersion")
-    if not given:
+    if not device_names_given:
         raise NodeError("not a CDI specification", cause="it has no devices")
-    for name in given:
+    for name in device_names_given:
         if not isinstance(name, str) or not DEVICE.fullmatch(name):
             raise NodeError("not a CDI specification", cause=f"{shown(name)} is no device name")
-    if len(set(given)) < len(given):
+    if len(set(device_names_given)) < len(device_names_given):
         raise NodeError("not a CDI specification", cause="it has a device twice")

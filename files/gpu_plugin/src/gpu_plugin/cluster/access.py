@@ -148,10 +148,10 @@ class Access:
         else:
             access.load_incluster_config(client_configuration=settings)
         settings.keep_alive = True
-        said = exposed(settings.host, verifies=settings.verify_ssl)
-        if said and said != self._said:
-            logs.warning(said)
-        self._said = said
+        warning = exposed(settings.host, verifies=settings.verify_ssl)
+        if warning and warning != self._said:
+            logs.warning(warning)
+        self._said = warning
         self._files, self._stamp = named, stamp
         return api.Connection(k8s.ApiClient(settings), f"gpu-plugin/{__version__}")
 
@@ -163,20 +163,20 @@ def _stamp(paths: tuple[str, ...]) -> Stamp:
 
 def _lines(response: Any) -> Iterator[bytes]:
     """Yield the lines of an answer as they come; a last one that was cut off is none."""
-    rest = bytearray()
+    incomplete = bytearray()
     for part in response.stream(api.CHUNK, decode_content=True):
-        rest += part
-        *lines, last = rest.split(b"\n")
-        rest = last
-        api.check_length(rest)
+        incomplete += part
+        *lines, last = incomplete.split(b"\n")
+        incomplete = last
+        api.check_length(incomplete)
         yield from filter(None, map(bytes, lines))
 
 
 def version(access: Access) -> Version | None:
     """Return the version of Kubernetes that a server is of, None where it does not say one to this user. ApiError."""
 
-    def look(said: Any) -> Version | None:
-        return parse(str(said["gitVersion"]))
+    def look(answer: Any) -> Version | None:
+        return parse(str(answer["gitVersion"]))
 
     try:
         result: Version | None = access.ask("asking for the version", "GET", "/version", look=look)

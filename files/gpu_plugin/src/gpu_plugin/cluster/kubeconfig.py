@@ -46,12 +46,12 @@ PREFIX: Final = len("system:node:")
 NAME_LOOK: Final = 60.0  # seconds between two looks for another name
 
 
-def find(given: str) -> str:
+def find(path_given: str) -> str:
     """Return the kubeconfig to use, an empty text for a pod's own access. ApiError: there is none."""
-    if given:
-        if not Path(given).is_file():
-            raise ApiError("looking for a kubeconfig", f"{given} is not there")
-        return given
+    if path_given:
+        if not Path(path_given).is_file():
+            raise ApiError("looking for a kubeconfig", f"{path_given} is not there")
+        return path_given
     if os.environ.get("KUBERNETES_SERVICE_HOST"):
         return ""
     if result := next((path for path in KUBECONFIGS if Path(path).is_file()), ""):
@@ -63,13 +63,13 @@ def find(given: str) -> str:
     )
 
 
-def node_name(given: str, kubeconfig: str) -> str:
+def node_name(name_given: str, kubeconfig: str) -> str:
     """Return the node's name in its cluster: that which is given, the kubelet's certificate has, or the host has.
 
     The host's is another one on many clouds. ``kubeconfig`` may be empty for the kubelet's.
     """
     with contextlib.suppress(NodeError, OSError, ValueError):
-        return given or _certified(find(kubeconfig))
+        return name_given or _certified(find(kubeconfig))
     return socket.gethostname().lower()
 
 
@@ -100,8 +100,8 @@ class NameWatch:
 def _certified(path: str) -> str:
     """Return the node that a user of a kubeconfig is the kubelet of. ValueError: none is."""
     text = bounded.read_text(Path(path), LIMITS.characters)
-    for one in _data(text, path).get("users") or []:
-        user = one.get("user")
+    for entry in _data(text, path).get("users") or []:
+        user = entry.get("user")
         for pem in _certificates(user if isinstance(user, dict) else {}, os.path.dirname(path)):
             der = base64.b64decode(b"".join(pem.split()))
             if match := KUBELET.search(der):
@@ -125,10 +125,10 @@ def look(path: str) -> tuple[str, ...]:
     try:
         text = bounded.read_text(Path(path), LIMITS.characters)
         programs = check(text, path)
-        found = os.stat(path)
+        status = os.stat(path)
     except (OSError, UnicodeDecodeError) as error:
         raise NodeError(f"can't read {path}", cause=str(error)) from error
-    ours = found.st_uid in (0, os.geteuid()) and not found.st_mode & OTHERS
+    ours = status.st_uid in (0, os.geteuid()) and not status.st_mode & OTHERS
     if programs and not ours:
         raise NodeError(
             f"{path} can be written by others",
@@ -154,7 +154,7 @@ def _data(text: str, path: str) -> dict[str, Any]:
         raise NodeError(f"{path} is no kubeconfig", cause="it is not a mapping")
     for key in ("clusters", "contexts", "users"):
         named = data.get(key) or []
-        if not isinstance(named, list) or not all(isinstance(one, dict) for one in named):
+        if not isinstance(named, list) or not all(isinstance(entry, dict) for entry in named):
             raise NodeError(f"{path} is no kubeconfig", cause=f"{key} is not a list of mappings")
     return data
 
@@ -162,8 +162,8 @@ def _data(text: str, path: str) -> dict[str, Any]:
 def _files(data: dict[str, Any], folder: str) -> Iterator[str]:
     """Yield the certificates, keys and tokens that are files of their own."""
     for section, part in (("users", "user"), ("clusters", "cluster")):
-        for one in data.get(section) or []:
-            named = one.get(part)
+        for entry in data.get(section) or []:
+            named = entry.get(part)
             for key in FILES if isinstance(named, dict) else ():
                 if isinstance(named.get(key), str):
                     yield os.path.join(folder, named[key])
@@ -172,10 +172,14 @@ def _files(data: dict[str, Any], folder: str) -> Iterator[str]:
 def _programs(user: Any) -> list[str]:
     """Return what is run for a user, without the arguments: there may be secrets in them."""
     ways = user if isinstance(user, dict) else {}
-    given = [ways[key] for key in ("exec", "auth-provider") if ways.get(key)]
+    plugins = [ways[key] for key in ("exec", "auth-provider") if ways.get(key)]
     return [
-        shown(way.get("command", way.get("name")) if isinstance(way, dict) else way)
-        for way in given
+        shown(
+            auth_plugin.get("command", auth_plugin.get("name"))
+            if isinstance(auth_plugin, dict)
+            else auth_plugin
+        )
+        for auth_plugin in plugins
     ]
 
 

@@ -30,10 +30,10 @@ class Rate:
         if self.qps < 0:
             return 0.0
         with self._lock:
-            now = self._clock()
-            passed = max(now - self._seen, 0.0)
+            moment = self._clock()
+            passed = max(moment - self._seen, 0.0)
             self._left = min(self._left + passed * self.qps, self.burst) - 1
-            self._seen = now
+            self._seen = moment
             return max(-self._left / self.qps, 0.0)
 
     def ready(self) -> bool:

@@ -51,18 +51,20 @@ def events(
         "resourceVersion": version,
         "timeoutSeconds": str(seconds),
     }
-    for one in access.events(doing, path, asked, accept=accept, seconds=seconds, rights=rights):
-        event = _event(doing, one) if one else Event("", {}, version)
+    for line in access.events(doing, path, asked, accept=accept, seconds=seconds, rights=rights):
+        event = _event(doing, line) if line else Event("", {}, version)
         version = event.version
         yield event
 
 
 def _event(doing: str, event: Json) -> Event:
-    kind, found = understood(doing, lambda: (str(event["type"]), dict(event["object"])))
+    kind, content = understood(doing, lambda: (str(event["type"]), dict(event["object"])))
     if kind == "ERROR":
-        status = understood(doing, lambda: int(found.get("code") or GONE))
-        raise ApiError(doing, f"{status} {found.get('message', '')}", status=status)
-    return Event(kind, found, understood(doing, lambda: str(found["metadata"]["resourceVersion"])))
+        status = understood(doing, lambda: int(content.get("code") or GONE))
+        raise ApiError(doing, f"{status} {content.get('message', '')}", status=status)
+    return Event(
+        kind, content, understood(doing, lambda: str(content["metadata"]["resourceVersion"]))
+    )
 
 
 def follow(

@@ -90,47 +90,49 @@ def names(gpu: Gpu) -> set[str]:
 def unknown(gpus: Iterable[Gpu], dra: Dra) -> list[str]:
     """Return what ``gpuNode.dra.devices`` names and is none of these GPUs."""
     known = {name for gpu in gpus for name in names(gpu)}
-    return [one for one in dra.devices if one not in known]
+    return [device for device in dra.devices if device not in known]
 
 
-def allocation(found: Found, sharing: Sharing) -> Dra:
+def allocation(section: Found, sharing: Sharing) -> Dra:
     """Return what the file says of allocation. ConfigError: it does not go together."""
-    given = found.get(ALLOCATION)
-    who = given.one_of(ALLOCATIONS) if given else DEVICE_PLUGIN
-    enforcement, split = found.get(ENFORCEMENT), found.get(SPLIT)
-    oversubscribe, publish = found.get(OVERSUBSCRIBE), found.get(PUBLISH)
-    library = found.get(LIBRARY)
+    allocator = section.get(ALLOCATION)
+    allocator_name = allocator.one_of(ALLOCATIONS) if allocator else DEVICE_PLUGIN
+    enforcement, split = section.get(ENFORCEMENT), section.get(SPLIT)
+    oversubscribe, publish = section.get(OVERSUBSCRIBE), section.get(PUBLISH)
+    library = section.get(LIBRARY)
     dra = Dra(
-        who,
-        _devices(found, who),
+        allocator_name,
+        _devices(section, allocator_name),
         enforcement.one_of(ENFORCEMENTS) if enforcement else MPS,
         split.whole(MOST_REPLICAS) if split else Dra.split_count,
-        _scaling(found.get(SCALING)),
+        _scaling(section.get(SCALING)),
         bool(oversubscribe and oversubscribe.one_of(OVERSUBSCRIPTIONS) == BEST_EFFORT),
         absolute(f"{library.where}: {library.path}", library.text()) if library else "",
         publish.one_of(PUBLISHED) if publish else ALL,
-        _sha256(found.get(SHA256)),
+        _sha256(section.get(SHA256)),
     )
-    _check_scaling(found, dra)
-    _check_library(found, dra)
-    _check_sharing(found, dra, sharing)
+    _check_scaling(section, dra)
+    _check_library(section, dra)
+    _check_sharing(section, dra, sharing)
     return dra
 
 
-def _devices(found: Found, who: str) -> tuple[str, ...]:
-    value = found.get(DEVICES)
+def _devices(section: Found, allocator_name: str) -> tuple[str, ...]:
+    value = section.get(DEVICES)
     if value is None:
-        if who == BOTH:
+        if allocator_name == BOTH:
             raise ConfigError(
-                f"{found[ALLOCATION].where}: {DEVICES} is missing",
+                f"{section[ALLOCATION].where}: {DEVICES} is missing",
                 cause=f"{ALLOCATION} is {BOTH}, which needs to know the GPUs of DRA",
                 hint=f"expected {REFERENCES}",
             )
         return ()
-    if who != BOTH:
+    if allocator_name != BOTH:
         raise ConfigError(
-            f"{value.where}: {DEVICES} is given, and {ALLOCATION} is {who}",
-            cause=f"that {who} has all GPUs" if who == DRA else "then DRA has no GPU",
+            f"{value.where}: {DEVICES} is given, and {ALLOCATION} is {allocator_name}",
+            cause=f"that {allocator_name} has all GPUs"
+            if allocator_name == DRA
+            else "then DRA has no GPU",
             hint=f"set {ALLOCATION} to {BOTH}, or remove {DEVICES}",
         )
     data = value.data if isinstance(value.data, list) else [value.data]
@@ -167,34 +169,36 @@ def _sha256(value: Value | None) -> str:
     return digest
 
 
-def _check_scaling(found: Found, dra: Dra) -> None:
+def _check_scaling(section: Found, dra: Dra) -> None:
     if dra.memory_scaling <= 1 or dra.best_effort or dra.enforcement not in (MPS, CGROUP):
         return
     raise ConfigError(
-        f"{found[SCALING].where}: {SCALING} is {dra.memory_scaling:g}, and {OVERSUBSCRIBE} is {REFUSE}",
+        f"{section[SCALING].where}: {SCALING} is {dra.memory_scaling:g}, and {OVERSUBSCRIBE} is {REFUSE}",
         cause=f"{dra.enforcement} limits each share, and can't give memory that is not there: "
         "who comes late runs out of memory below its limit",
         hint=f"set {OVERSUBSCRIBE} to {BEST_EFFORT} to accept that, or {SCALING} to 1",
     )
 
 
-def _check_library(found: Found, dra: Dra) -> None:
+def _check_library(section: Found, dra: Dra) -> None:
     if dra.sha256 and not dra.library:
         raise ConfigError(
-            f"{found[SHA256].where}: {SHA256} is given, and {LIBRARY} is not",
+            f"{section[SHA256].where}: {SHA256} is given, and {LIBRARY} is not",
             hint=f"set {LIBRARY} to the path of the file that has this digest",
         )
     if dra.enforcement == HAMI_CORE and not dra.library:
         raise ConfigError(
-            f"{found[ENFORCEMENT].where}: {LIBRARY} is missing",
+            f"{section[ENFORCEMENT].where}: {LIBRARY} is missing",
             cause=f"{ENFORCEMENT} is {HAMI_CORE}, which is a library that you supply",
             hint=f"set {LIBRARY} to the path of libvgpu.so on the node",
         )
 
 
-def _check_sharing(found: Found, dra: Dra, sharing: Sharing) -> None:
+def _check_sharing(section: Found, dra: Dra, sharing: Sharing) -> None:
     """Refuse shares of the device plugin on GPUs that it does not have, as far as that is certain."""
-    where = next((f"{found[path].where}: " for path in found if path.startswith("sharing.")), "")
+    where = next(
+        (f"{section[path].where}: " for path in section if path.startswith("sharing.")), ""
+    )
     if dra.allocation == DRA and sharing.shares:
         raise ConfigError(
             f"{where}sharing is given, and {ALLOCATION} is {DRA}",

@@ -288,27 +288,27 @@ def parse(
     """Build the configuration from a file's text, the environment and flags given by key. ConfigError."""
     env = env or {}
     plain = (key.path for key in KEYS if key.in_file)
-    found = read(text, source, (*plain, *SECTIONS, *ALLOCATION))
+    file_values = read(text, source, (*plain, *SECTIONS, *ALLOCATION))
     values: dict[str, Any] = {
-        key.path: key.value(found.get(key.path), env, flags or {}) for key in KEYS
+        key.path: key.value(file_values.get(key.path), env, flags or {}) for key in KEYS
     }
 
     def of(kind: type) -> dict[str, Any]:
         return {name: values[key.path] for name, key in keys_of(kind).items()}
 
-    shared = sharing(found)
+    shared = sharing(file_values)
     return Config(
         **of(Config),
         driver=DriverConfig(**of(DriverConfig)),
         containers=ContainerConfig(**of(ContainerConfig)),
-        naming=naming(found),
+        naming=naming(file_values),
         sharing=replace(shared, **of(Sharing)),
         health=HealthConfig(
             **of(HealthConfig), xids=overrides(env.get(DISABLE, ""), env.get(ENABLE, ""))
         ),
         gfd=Gfd(**of(Gfd)),
-        dra=allocation(found, shared),
-        notes=_few(found.notes),
+        dra=allocation(file_values, shared),
+        notes=_few(file_values.notes),
     )
 
 
@@ -329,11 +329,11 @@ def overrides(disable: str, enable: str) -> Overrides:
 
 
 def _numbers(name: str, text: str, everything: tuple[str, ...]) -> frozenset[int] | None:
-    words = [word.strip().lower() for word in text.split(",") if word.strip()]
-    if any(word in everything for word in words):
+    names = [word.strip().lower() for word in text.split(",") if word.strip()]
+    if any(word in everything for word in names):
         return None
-    for word in words:
+    for word in names:
         if not re.fullmatch("[0-9]{1,8}", word) or int(word) > HIGHEST:
             expected = f"numbers of XIDs or {' or '.join(everything)}"
             raise invalid(f"environment variable {name}", word, expected)
-    return frozenset(int(word) for word in words)
+    return frozenset(int(word) for word in names)

@@ -68,13 +68,13 @@ class LastGood:
         if self._path is None:
             return None
         try:
-            found = read(self._path, (VERSION,))
+            state = read(self._path, (VERSION,))
         except StateUnusable as error:
             logs.warning("the last good configuration is lost", cause=error)
             return None
-        text, digest = (found or {}).get("text"), (found or {}).get("sha256")
+        text, digest = (state or {}).get("text"), (state or {}).get("sha256")
         if not isinstance(text, str) or hashlib.sha256(text.encode()).hexdigest() != digest:
-            if found is not None:
+            if state is not None:
                 logs.warning(
                     "the last good configuration is lost", cause=f"{self._path} is damaged"
                 )
@@ -137,13 +137,13 @@ class InForce:
         elif not self.problem or self._clock() < self._retry_at:
             return False
         try:
-            found = self._source.load()
-            judged = check(found.config)
+            loaded = self._source.load()
+            judged = check(loaded.config)
         except Exception as error:  # as above
             self._refuse(STAYS, error, again=not changed)
             return False
-        news = asked or self.fallback or found != self._loaded
-        self._loaded, self._judged, self.fallback, self.problem = found, judged, False, ""
+        news = asked or self.fallback or loaded != self._loaded
+        self._loaded, self._judged, self.fallback, self.problem = loaded, judged, False, ""
         self._judge_at = 0.0
         self._observer.count(RELOADS, "accepted")
         if news:
@@ -192,12 +192,12 @@ class InForce:
         self._loaded, self._judged, self.fallback = last, True, True
         self._refuse(FALLS_BACK, error)
 
-    def _refuse(self, what: str, error: Exception, *, again: bool = False) -> None:
+    def _refuse(self, message: str, error: Exception, *, again: bool = False) -> None:
         """Note why the configuration on disk is not in force, and log it unless that is known."""
         foreseen = isinstance(error, (ConfigError, OSError))
         problem = str(error) if foreseen else f"{type(error).__name__}: {error}"
         if not again or problem != self.problem:
-            logs.error(what, cause=problem)
+            logs.error(message, cause=problem)
             self._observer.count(RELOADS, "refused")
         self.problem = problem
         self._retry_at = self._clock() + self._backoff.failed()

@@ -71,7 +71,7 @@ class Key:
         # pylint: disable-next=invalid-field-call # the class is decorated where the key is declared
         return field(default=self.read(self.path, self.default), metadata={"key": self})
 
-    def value(self, given: Value | None, env: Mapping[str, str], flags: Mapping[str, str]) -> Any:
+    def value(self, written: Value | None, env: Mapping[str, str], flags: Mapping[str, str]) -> Any:
         """Return the typed value: a flag's, the environment's, the file's or the default. ConfigError."""
         if self.path in flags:
             where = f"flag {self.flags[0] if self.flags else self.path}"
@@ -79,9 +79,9 @@ class Key:
         elif name := next((name for name in self.env if env.get(name)), ""):
             where = f"environment variable {name}"
             value = self._from_text(where, env[name])
-        elif given is not None:
-            where = f"{given.where}: {self.path}"
-            value = self._from_data(where, given.data)
+        elif written is not None:
+            where = f"{written.where}: {self.path}"
+            value = self._from_data(where, written.data)
         else:
             where, value = self.path, self.default
         if self.may_be_empty and not value:
@@ -117,15 +117,17 @@ class Key:
             if isinstance(item, str) and not item.isprintable():
                 raise invalid(where, item, "printable characters")
             if isinstance(item, str) and item in self.refused:
-                what = f"{where}: {shown(item)} is not supported by this release"
-                raise ConfigError(what, hint=self.refused[item])
+                message = f"{where}: {shown(item)} is not supported by this release"
+                raise ConfigError(message, hint=self.refused[item])
             if self.allowed and item not in self.allowed:
                 raise invalid(where, item, expected)
 
 
 def keys_of(kind: Any) -> dict[str, Key]:
     """Return the keys of a dataclass by its fields; other fields have none."""
-    return {one.name: one.metadata["key"] for one in fields(kind) if "key" in one.metadata}
+    return {
+        field_.name: field_.metadata["key"] for field_ in fields(kind) if "key" in field_.metadata
+    }
 
 
 def dashed(name: str) -> str:
@@ -147,9 +149,9 @@ def address(where: str, text: str) -> tuple[str, int] | None:
     """
     if text == "off":
         return None
-    given, _colon, port = text.rpartition(":")
-    bracketed = given.startswith("[") and given.endswith("]")
-    host = given[1:-1] if bracketed else given
+    host_text, _colon, port = text.rpartition(":")
+    bracketed = host_text.startswith("[") and host_text.endswith("]")
+    host = host_text[1:-1] if bracketed else host_text
     try:
         good = bracketed == (ipaddress.ip_address(host).version == 6)
     except ValueError:

@@ -167,38 +167,42 @@ class Sharing:
     ).field()
 
 
-def naming(found: Found) -> Naming:
+def naming(values: Found) -> Naming:
     """Return the rules of the section resources."""
-    return Naming(*(tuple(_rules(found, f"resources.{kind}")) for kind in ("gpus", "mig")))
+    return Naming(*(tuple(_rules(values, f"resources.{kind}")) for kind in ("gpus", "mig")))
 
 
-def _rules(found: Found, path: str) -> Iterator[Rule]:
-    for at in found.items_of(path):
-        pattern = found.required(at, "pattern")
+def _rules(values: Found, path: str) -> Iterator[Rule]:
+    for at in values.items_of(path):
+        pattern = values.required(at, "pattern")
         if len(pattern.text()) > LONGEST_PATTERN:
             raise pattern.invalid(f"at most {LONGEST_PATTERN} characters")
-        yield Rule(pattern.text(), _name(found.required(at, "name")))
+        yield Rule(pattern.text(), _name(values.required(at, "name")))
 
 
-def sharing(found: Found) -> Sharing:
+def sharing(values: Found) -> Sharing:
     """Return what the section sharing asks for. Of two strategies MPS takes its devices first.
 
     What time-slicing asks for as well is noted: in NVIDIA's plugin it gives way to MPS altogether.
     """
-    by_mps = _disjoint(found, _strategy(found, "mps"))
+    by_mps = _disjoint(values, _strategy(values, "mps"))
     shares = [share for _at, share in by_mps]
-    for at, share in _disjoint(found, _strategy(found, "timeSlicing")):
-        taken = [one for one in shares if one.mps and one.name == share.name]
+    for at, share in _disjoint(values, _strategy(values, "timeSlicing")):
+        taken = [
+            share_taken
+            for share_taken in shares
+            if share_taken.mps and share_taken.name == share.name
+        ]
         if both := _both(share, taken):
-            what = f"{found[at].where}: {at}: {cut(both)} of {share.name}"
-            found.notes.append(f"{what} is shared by MPS, which wins")
+            place = f"{values[at].where}: {at}: {cut(both)} of {share.name}"
+            values.notes.append(f"{place} is shared by MPS, which wins")
         if both != EACH:
             shares.append(share)
-    one_each = found.flag("sharing.timeSlicing.failRequestsGreaterThanOne")
+    one_each = values.flag("sharing.timeSlicing.failRequestsGreaterThanOne")
     return Sharing(tuple(shares), bool(one_each))
 
 
-def _disjoint(found: Found, entries: Iterable[tuple[str, Share]]) -> list[tuple[str, Share]]:
+def _disjoint(values: Found, entries: Iterable[tuple[str, Share]]) -> list[tuple[str, Share]]:
     """Return the entries of a strategy. ConfigError: two of them ask for the same devices."""
     checked: list[tuple[str, Share]] = []
     by_name: dict[str, list[Share]] = {}
@@ -206,7 +210,7 @@ def _disjoint(found: Found, entries: Iterable[tuple[str, Share]]) -> list[tuple[
         before = by_name.setdefault(share.name, [])
         if both := _both(share, before):
             raise ConfigError(
-                f"{found[at].where}: {at}: {cut(both)} of {share.name} is shared twice",
+                f"{values[at].where}: {at}: {cut(both)} of {share.name} is shared twice",
                 hint="name other devices in each entry",
             )
         before.append(share)
@@ -216,36 +220,36 @@ def _disjoint(found: Found, entries: Iterable[tuple[str, Share]]) -> list[tuple[
 
 def _both(share: Share, before: Iterable[Share]) -> str:
     """Return which devices of a share are taken by those before it, as far as that is certain."""
-    if any(not one.devices and one.first is None for one in before):
+    if any(not share.devices and share.first is None for share in before):
         return EACH
-    taken = {each for one in before for each in one.devices}
+    taken = {each for share in before for each in share.devices}
     return ", ".join(each for each in share.devices if each in taken)
 
 
-def _strategy(found: Found, strategy: str) -> Iterator[tuple[str, Share]]:
+def _strategy(values: Found, strategy: str) -> Iterator[tuple[str, Share]]:
     section = f"sharing.{strategy}"
-    rename = found.flag(f"{section}.renameByDefault")
-    one_each = found.flag(f"{section}.failRequestsGreaterThanOne")
+    rename = values.flag(f"{section}.renameByDefault")
+    one_each = values.flag(f"{section}.failRequestsGreaterThanOne")
     listed = f"{section}.resources"
-    items = list(found.items_of(listed))
-    given = [path for path in found if path.startswith(f"{section}.")]
-    if given and not items:
+    items = list(values.items_of(listed))
+    paths = [path for path in values if path.startswith(f"{section}.")]
+    if paths and not items:
         raise ConfigError(
-            f"{found[given[0]].where}: {listed} is missing or empty",
+            f"{values[paths[0]].where}: {listed} is missing or empty",
             cause="expected one or more mappings with name and replicas",
         )
     for at in items:
-        value = found.required(at, "name")
+        value = values.required(at, "name")
         name = offered_as = _name(value)
-        replicas = found.required(at, "replicas").whole(MOST_REPLICAS)
-        if renamed := found.get(f"{at}.rename"):
+        replicas = values.required(at, "replicas").whole(MOST_REPLICAS)
+        if renamed := values.get(f"{at}.rename"):
             offered_as = _name(renamed)
         elif rename:
             offered_as = _name(value, ".shared")
-        share = Share(name, replicas, offered_as, *_devices(found.get(f"{at}.devices")))
+        share = Share(name, replicas, offered_as, *_devices(values.get(f"{at}.devices")))
         if strategy == "mps":
-            share = replace(share, mps=mps_settings(found, at, replicas, one_each))
-        elif turns := found.get(f"{at}.timeSlice"):
+            share = replace(share, mps=mps_settings(values, at, replicas, one_each))
+        elif turns := values.get(f"{at}.timeSlice"):
             share = replace(share, time_slice=turns.one_of(TIME_SLICES))
         yield at, share
 
@@ -276,28 +280,30 @@ def _name(value: Value, suffix: str = "") -> str:
         raise ConfigError(f"{value.where}: {value.path}: {error}") from error
 
 
-def mps_settings(found: Found, at: str, replicas: int, one_each: bool | None) -> Settings:
+def mps_settings(values: Found, at: str, replicas: int, one_each: bool | None) -> Settings:
     """Return the settings of an entry. ``one_each``: failRequestsGreaterThanOne, None if not given."""
-    drain, on_busy = found.get(f"{MPS}.drain"), found.get(f"{MPS}.onBusy")
-    priority, access = found.get(f"{at}.priority"), found.get(f"{MPS}.pipeAccess")
+    drain, on_busy = values.get(f"{MPS}.drain"), values.get(f"{MPS}.onBusy")
+    priority, access = values.get(f"{at}.priority"), values.get(f"{MPS}.pipeAccess")
     asked = Settings(
         replicas,
-        _size(found.get(f"{at}.memory"), mps.parse_memory, mps.MEMORY_WORDS),
-        _size(found.get(f"{at}.threads"), partial(mps.parse_percent, "threads"), mps.THREADS_WORDS),
-        _combine(found.get(f"{at}.combine"), replicas, one_each),
-        bool(found.flag(f"{at}.overcommit")),
+        _size(values.get(f"{at}.memory"), mps.parse_memory, mps.MEMORY_WORDS),
+        _size(
+            values.get(f"{at}.threads"), partial(mps.parse_percent, "threads"), mps.THREADS_WORDS
+        ),
+        _combine(values.get(f"{at}.combine"), replicas, one_each),
+        bool(values.flag(f"{at}.overcommit")),
         priority.one_of(tuple(mps.PRIORITIES)) if priority else "normal",
         drain.whole(LONGEST_DRAIN, "seconds, ") if drain else mps.DRAIN,
         on_busy.one_of(mps.ON_BUSY) if on_busy else mps.WAIT,
-        found.flag(f"{MPS}.multiUser"),
+        values.flag(f"{MPS}.multiUser"),
         access.one_of(mps.PIPE_ACCESS) if access else mps.READ_ONLY,
-        _shm_size(found.get(f"{MPS}.shmSize")),
+        _shm_size(values.get(f"{MPS}.shmSize")),
     )
     total = asked.memory * asked.replicas if isinstance(asked.memory, int) else LARGE
     try:
         asked.shares(total, NEWEST)
     except NodeError as error:  # it adds up on no device at all
-        raise ConfigError(f"{found[at].where}: {at}: {error}") from error
+        raise ConfigError(f"{values[at].where}: {at}: {error}") from error
     return asked
 
 
@@ -326,9 +332,9 @@ def _combine(value: Value | None, replicas: int, one_each: bool | None) -> int:
 
 
 def _shm_size(value: Value | None) -> int:
-    found: mps.Memory | None = _size(value, mps.parse_memory, SHM_SIZES)
-    if value is None or found is None:
+    size: mps.Memory | None = _size(value, mps.parse_memory, SHM_SIZES)
+    if value is None or size is None:
         return 0
-    if isinstance(found, mps.Percent) or not mps.SMALLEST_SHM <= found <= LARGE:
+    if isinstance(size, mps.Percent) or not mps.SMALLEST_SHM <= size <= LARGE:
         raise value.invalid(SHM_SIZES)
-    return found
+    return size

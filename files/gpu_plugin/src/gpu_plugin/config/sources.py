@@ -50,10 +50,10 @@ def add(parser: argparse.ArgumentParser, keys: Iterable[Key]) -> None:
 
 def given(options: argparse.Namespace) -> dict[str, str]:
     """Return the flags that were given, by key."""
-    found = {key.path: getattr(options, key.path, None) for key in KEYS if key.flags}
+    flags = {key.path: getattr(options, key.path, None) for key in KEYS if key.flags}
     return {
         path: ",".join(value) if isinstance(value, list) else value
-        for path, value in found.items()
+        for path, value in flags.items()
         if value is not None
     }
 
@@ -113,16 +113,16 @@ class ConfigWatch:
 
     def changed(self) -> bool:
         """Tell, once for each change, that the file is another one and no longer being written."""
-        now = files.stamp(self._path)
-        if now is None or now == self._seen:
+        stamp = files.stamp(self._path)
+        if stamp is None or stamp == self._seen:
             self._coming = None
             return False
-        if now != self._coming:
-            self._coming, self._since = now, self._clock()
+        if stamp != self._coming:
+            self._coming, self._since = stamp, self._clock()
             return False
         if self._clock() - self._since < SETTLE:
             return False
-        self._seen, self._coming = now, None
+        self._seen, self._coming = stamp, None
         return True
 
 

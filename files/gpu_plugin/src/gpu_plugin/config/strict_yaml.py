@@ -65,10 +65,10 @@ class Value:
             raise self.invalid(f"one of {', '.join(allowed)}")
         return str(self.data)
 
-    def whole(self, most: int, what: str = "", least: int = 1) -> int:
+    def whole(self, most: int, expected: str = "", least: int = 1) -> int:
         """Return it as a whole number."""
         if not is_whole(self.data) or not least <= self.data <= most:
-            raise self.invalid(f"{what}a whole number from {least} to {most}")
+            raise self.invalid(f"{expected}a whole number from {least} to {most}")
         return self.data
 
     def factor(self) -> float:
@@ -119,8 +119,8 @@ def read(text: str, source: str, keys: Collection[str]) -> Found:
     except yaml.YAMLError as error:
         mark = getattr(error, "problem_mark", None)
         where = f"{source}: line {mark.line + 1}" if mark else source
-        what = "can't be taken" if isinstance(error, plain_yaml.TooMuch) else "not valid YAML"
-        raise ConfigError(f"{where}: {what}", cause=_reason(error)) from error
+        problem = "can't be taken" if isinstance(error, plain_yaml.TooMuch) else "not valid YAML"
+        raise ConfigError(f"{where}: {problem}", cause=_reason(error)) from error
     if root is None:
         return Found()
     reader = _Reader(source, keys, root)
@@ -150,7 +150,7 @@ class _Reader:
         self.sections = {
             key.rsplit(".", depth)[0] for key in keys for depth in range(1, key.count(".") + 1)
         }
-        self.folded = {_plainly(one).casefold(): _plainly(one) for one in self.keys | self.sections}
+        self.folded = {_plainly(key).casefold(): _plainly(key) for key in self.keys | self.sections}
 
     def walk(self, node: yaml.Node, section: str, at: str) -> Iterator[Value]:
         """Yield the values below a node: ``section`` is its key, ``at`` has the places in lists."""
@@ -195,20 +195,20 @@ class _Reader:
         own = [pair for pair in node.value if pair[0].tag != MERGE]
         if len(merges) > 1:
             first, second = (self._where(key) for key, _value in merges[:2])
-            what = f"{second}: {_below(at, '<<')} is given twice"
-            raise ConfigError(what, cause=f"first at {first}", hint="merge a list of mappings")
+            message = f"{second}: {_below(at, '<<')} is given twice"
+            raise ConfigError(message, cause=f"first at {first}", hint="merge a list of mappings")
         yield from own
         known = {_written(key).casefold() for key, _value in own}
         for key, value in merges:
-            for one in value.value if isinstance(value, yaml.SequenceNode) else [value]:
-                if not isinstance(one, yaml.MappingNode):
+            for mapping_node in value.value if isinstance(value, yaml.SequenceNode) else [value]:
+                if not isinstance(mapping_node, yaml.MappingNode):
                     raise ConfigError(
                         f"{self._where(key)}: {_below(at, '<<')} is not a mapping",
                         cause="expected an alias of a mapping, or a list of them",
                     )
                 added = [
                     pair
-                    for pair in self._pairs(one, at)
+                    for pair in self._pairs(mapping_node, at)
                     if _written(pair[0]).casefold() not in known
                 ]
                 yield from added
@@ -243,7 +243,7 @@ class _Reader:
             yield from self.walk(item, section, place)
 
     def _unknown(self, path: str, section: str, where: str) -> ConfigError:
-        known = {_plainly(one) for one in self.keys | self.sections}
+        known = {_plainly(key) for key in self.keys | self.sections}
         near = nearest(_plainly(path), _plainly(section), known, set(_paths(self._root)))
         hint = f"did you mean {' or '.join(near)}?" if near else ""
         name = _plainly(section) or "the top level"
@@ -252,8 +252,8 @@ class _Reader:
 
     def _children(self, section: str) -> list[str]:
         start = f"{section}." if section else ""
-        rest = (key[len(start) :] for key in self.keys if key.startswith(start))
-        return sorted({_plainly(key.split(".")[0]) for key in rest})
+        tails = (key[len(start) :] for key in self.keys if key.startswith(start))
+        return sorted({_plainly(key.split(".")[0]) for key in tails})
 
     def _plain(self, node: yaml.Node, at: str) -> Any:
         try:

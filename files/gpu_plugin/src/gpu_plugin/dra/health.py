@@ -38,9 +38,9 @@ def health(
     ``judged`` is the inventory with what makes GPUs unhealthy.
     """
     views = {view.gpu.minor: view for view in judged.gpus}
-    uuids = {one.device: one.instance.uuid for one in held if one.instance}
+    uuids = {device.device: device.instance.uuid for device in held if device.instance}
     every = dict.fromkeys(
-        [*((pool, name) for name in names), *((one.pool, one.device) for one in held)]
+        [*((pool, name) for name in names), *((device.pool, device.device) for device in held)]
     )
     return tuple(_one(of, name, views, uuids.get(name, ""), judged.absent) for of, name in every)
 
@@ -65,11 +65,11 @@ class HealthNews:
         self._closing = False
         self._streams: list[object] = []
 
-    def put(self, found: tuple[DeviceHealth, ...]) -> None:
+    def put(self, devices: tuple[DeviceHealth, ...]) -> None:
         """Tell this from now on."""
         with self._changed:
-            if found != self._found:
-                self._found = found
+            if devices != self._found:
+                self._found = devices
                 self._changed.notify_all()
 
     def wake(self) -> None:

@@ -111,18 +111,20 @@ class Publisher:
     def sync(self) -> None:
         """Look at what there is and bring it to what is wanted, once. ApiError, GateOff."""
         for attempt in range(AT_ONCE):
-            wanted = self._wanted
-            if wanted is None:
+            desired = self._wanted
+            if desired is None:
                 return
             there, version = self._api.all()
-            due = changes(self._node, wanted, self._as_sent(there))
+            due = changes(self._node, desired, self._as_sent(there))
             try:
                 self._carry_out(due)
             except ApiError as error:
                 if error.status not in (CONFLICT, MISSING) or attempt == AT_ONCE - 1:
                     raise
             else:
-                self._done(wanted, [*(one.spec for one in due), *(one["spec"] for one in there)])
+                self._done(
+                    desired, [*(item.spec for item in due), *(item["spec"] for item in there)]
+                )
                 with self._news:
                     self._version = self._version or version
                     self._news.notify_all()
@@ -161,26 +163,26 @@ class Publisher:
     def _carry_out(self, due: Sequence[Change]) -> None:
         if due:
             self._ours = set()
-        made_anew = [one for one in due if one.action == CREATE]
-        for one in made_anew:  # before anybody can see them
-            self._gates(one, self._api.trial(one.spec)["spec"])
+        made_anew = [created for created in due if created.action == CREATE]
+        for created in made_anew:  # before anybody can see them
+            self._gates(created, self._api.trial(created.spec)["spec"])
         owner = self._api.owner() if made_anew else {}
-        for one in due:
-            if one.action == DELETE and one.before:
-                self._delete(one.before)
+        for created in due:
+            if created.action == DELETE and created.before:
+                self._delete(created.before)
                 continue
             made = (
-                self._api.replace(one.before, one.spec)
-                if one.before
-                else self._api.create(one.name, one.spec, owner)
+                self._api.replace(created.before, created.spec)
+                if created.before
+                else self._api.create(created.name, created.spec, owner)
             )
-            self._ours.add((one.name, str(made["metadata"]["resourceVersion"])))
-            self._check(one, made["spec"])
+            self._ours.add((created.name, str(made["metadata"]["resourceVersion"])))
+            self._check(created, made["spec"])
 
-    def _delete(self, one: Mapping[str, Any]) -> None:
-        meta = one["metadata"]
+    def _delete(self, published: Mapping[str, Any]) -> None:
+        meta = published["metadata"]
         self._ours.add((meta["name"], meta["uid"]))
-        self._api.delete(one)
+        self._api.delete(published)
 
     def _check(self, sent: Change, stored: Json) -> None:
         """Note what the server kept, where that is less. GateOff."""
@@ -194,32 +196,38 @@ class Publisher:
         """Return the gates that the server lacks. Slices without counters would give a GPU away twice, so none stay."""
         gates = sorted(dropped(sent.spec, stored))
         if set(gates) & UNSAFE:
-            for one in self._api.all()[0]:
-                self._delete(one)
+            for published in self._api.all()[0]:
+                self._delete(published)
             raise GateOff(gates)
         return gates
 
     def _as_sent(self, there: Sequence[Json]) -> list[Json]:
         """Return slices as they were sent, where the server keeps no more of them than it does."""
         result = []
-        for one in there:
-            sent, stored = self._kept.get(one["metadata"]["name"], ({}, {}))
-            result.append({**one, "spec": sent} if sent and plain(one["spec"]) == stored else one)
+        for published in there:
+            sent, stored = self._kept.get(published["metadata"]["name"], ({}, {}))
+            result.append(
+                {**published, "spec": sent}
+                if sent and plain(published["spec"]) == stored
+                else published
+            )
         return result
 
-    def _done(self, wanted: Sequence[Json], specs: Sequence[Json]) -> None:
-        name = wanted[0]["pool"]["name"] if wanted else ""
+    def _done(self, specs_desired: Sequence[Json], specs: Sequence[Json]) -> None:
+        name = specs_desired[0]["pool"]["name"] if specs_desired else ""
         pools = (spec["pool"] for spec in specs if spec)
         generations = (pool.get("generation", 0) for pool in pools if pool["name"] == name)
-        devices = sum(len(one.get("devices", ())) for one in wanted)
+        devices = sum(len(spec.get("devices", ())) for spec in specs_desired)
         before = self.standing
         problem = self._api.unsafe()
         with self._news:
-            self.standing = Standing(max(generations, default=0), len(wanted), devices, problem)
+            self.standing = Standing(
+                max(generations, default=0), len(specs_desired), devices, problem
+            )
             self._news.notify_all()
         if before != self.standing:
             counts = {"generation": self.standing.generation, "devices": devices}
-            logs.info("ResourceSlices are published", slices=len(wanted), **counts)
+            logs.info("ResourceSlices are published", slices=len(specs_desired), **counts)
 
     def _failed(self, error: Exception) -> None:
         foreseen = isinstance(error, NodeError)
@@ -243,8 +251,8 @@ class Publisher:
             return self._version
 
     def _listen(self, since: str) -> Iterator[str]:
-        for kind, found, version in self._api.follow(since, random.randint(*SECONDS)):
-            meta = found["metadata"]
+        for kind, published, version in self._api.follow(since, random.randint(*SECONDS)):
+            meta = published["metadata"]
             with self._news:
                 self._version = version
                 if kind != BOOKMARK:

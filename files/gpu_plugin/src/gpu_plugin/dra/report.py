@@ -29,25 +29,25 @@ def claims(held: Iterable[PreparedClaim]) -> list[dict[str, Any]]:
     """Return the claims as JSON can hold them."""
     return [
         {
-            "namespace": one.namespace,
-            "name": one.name,
-            "uid": one.uid,
-            "state": one.state,
-            "enforcement": one.enforcement,
-            "devices": [_device(device) for device in one.devices],
+            "namespace": claim.namespace,
+            "name": claim.name,
+            "uid": claim.uid,
+            "state": claim.state,
+            "enforcement": claim.enforcement,
+            "devices": [_device(device) for device in claim.devices],
         }
-        for one in sorted(held, key=lambda each: (each.namespace, each.name, each.uid))
+        for claim in sorted(held, key=lambda each: (each.namespace, each.name, each.uid))
     ]
 
 
-def _device(one: Device) -> dict[str, Any]:
+def _device(device: Device) -> dict[str, Any]:
     return {
-        "device": one.device,
-        "request": one.request,
-        "gpu": one.gpu,
-        "mig": one.instance.uuid if one.instance else "",
-        "share_id": one.share_id,
-        "consumed": dict(one.consumed),
+        "device": device.device,
+        "request": device.request,
+        "gpu": device.gpu,
+        "mig": device.instance.uuid if device.instance else "",
+        "share_id": device.share_id,
+        "consumed": dict(device.consumed),
     }
 
 
@@ -105,7 +105,7 @@ class Families(Collector):
         state = self._state()
         by_state = _gauge("claims", "Claims that hold devices of this node.", "state")
         registered = _gauge("registered", "Whether the kubelet knows of the driver.")
-        given = [
+        gauges = [
             (key, _gauge(f"gpu_{name}", text, "uuid", "index"))
             for key, name, text in (
                 ("claims", "claims", "Claims that have a device of a GPU."),
@@ -129,7 +129,7 @@ class Families(Collector):
             for names in _devices(state):
                 devices.add_metric(names, 1)
             for uuid, gpu in state["gpus"].items():
-                for key, family in given:
+                for key, family in gauges:
                     family.add_metric([uuid, str(gpu["index"])], gpu[key])
                 reason = state["unhealthy"].get(uuid, "")
                 healthy.add_metric([uuid, str(gpu["index"]), reason], not reason)
@@ -137,7 +137,7 @@ class Families(Collector):
                 quarantined.add_metric([uuid, str(gpu["index"])], bool(aside))
             for name, error in state["chores"].items():
                 failed.add_metric([name], error is not None)
-        families = (family for _key, family in given)
+        families = (family for _key, family in gauges)
         yield from (by_state, registered, devices, *families, healthy, quarantined, failed)
 
 

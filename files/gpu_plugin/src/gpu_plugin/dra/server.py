@@ -68,11 +68,13 @@ class Calls:
         self, claims: Sequence[Claim], seconds: float
     ) -> Answers[tuple[PreparedDevice, ...]]:
         """Return what containers get by the claims' UIDs, or why not; within so many seconds."""
-        return self._all(PREPARE, claims, seconds, lambda one: self._preparer.prepare(*one))
+        return self._all(PREPARE, claims, seconds, lambda claim: self._preparer.prepare(*claim))
 
     def unprepare(self, claims: Sequence[Claim], seconds: float) -> Answers[None]:
         """Give back what claims hold; return by their UIDs why that failed, if so."""
-        return self._all(UNPREPARE, claims, seconds, lambda one: self._preparer.unprepare(one.uid))
+        return self._all(
+            UNPREPARE, claims, seconds, lambda claim: self._preparer.unprepare(claim.uid)
+        )
 
     def _all(
         self, call: str, claims: Sequence[Claim], seconds: float, work: Callable[[Claim], T]
@@ -80,8 +82,8 @@ class Calls:
         deadline = time.monotonic() + seconds
         begun = {claim.uid: self._begin(call, claim, work) for claim in claims}
         answers: Answers[T] = {}
-        for uid, found in begun.items():
-            answers[uid] = _answer(found, deadline)
+        for uid, future in begun.items():
+            answers[uid] = _answer(future, deadline)
         return answers
 
     def _begin(self, call: str, claim: Claim, work: Callable[[Claim], T]) -> Future[T]:
@@ -190,11 +192,11 @@ class Driver:
 
     def tick(self) -> None:
         """Bring back what is lost of the sockets, the kubelet's way to the driver last. SocketUnusable."""
-        for one in (self._plugin, self._registry):
-            if not one.intact:
+        for endpoint in (self._plugin, self._registry):
+            if not endpoint.intact:
                 self.registered.done = False
-                one.start()
-            if one is self._plugin and not self._plugin.intact:
+                endpoint.start()
+            if endpoint is self._plugin and not self._plugin.intact:
                 return
 
     def stop(self) -> None:
@@ -226,10 +228,10 @@ class Driver:
     def _unprepare(
         self, request: v1_pb2.NodeUnprepareResourcesRequest, context: grpc.ServicerContext
     ) -> v1_pb2.NodeUnprepareResourcesResponse:
-        found = self._calls.unprepare(_claims(request), _seconds(context))
+        answers = self._calls.unprepare(_claims(request), _seconds(context))
         answer = v1_pb2.NodeUnprepareResourcesResponse()
-        for uid, one in found.items():
-            answer.claims[uid].error = str(one) if isinstance(one, Exception) else ""
+        for uid, result in answers.items():
+            answer.claims[uid].error = str(result) if isinstance(result, Exception) else ""
         return answer
 
     def _watch(
@@ -257,28 +259,28 @@ def _seconds(context: grpc.ServicerContext) -> float:
     return max(min(context.time_remaining() or KUBELETS, KUBELETS) - MARGIN, 0.0)
 
 
-def _prepared(found: Answers[tuple[PreparedDevice, ...]]) -> v1_pb2.NodePrepareResourcesResponse:
+def _prepared(answers: Answers[tuple[PreparedDevice, ...]]) -> v1_pb2.NodePrepareResourcesResponse:
     answer = v1_pb2.NodePrepareResourcesResponse()
-    for uid, those in found.items():
+    for uid, those in answers.items():
         if isinstance(those, Exception):
             answer.claims[uid].error = str(those)
             continue
         answer.claims[uid].SetInParent()
-        for one in those:
+        for device in those:
             answer.claims[uid].devices.add(
-                request_names=one.requests,
-                pool_name=one.pool,
-                device_name=one.device,
-                cdi_device_ids=[one.cdi],
-                share_id=one.share_id or None,
+                request_names=device.requests,
+                pool_name=device.pool,
+                device_name=device.device,
+                cdi_device_ids=[device.cdi],
+                share_id=device.share_id or None,
             )
     return answer
 
 
-def _health(one: DeviceHealth) -> health_pb2.DeviceHealth:
+def _health(device: DeviceHealth) -> health_pb2.DeviceHealth:
     return health_pb2.DeviceHealth(
-        device=health_pb2.DeviceIdentifier(pool_name=one.pool, device_name=one.device),
-        health=STATES[one.healthy],
+        device=health_pb2.DeviceIdentifier(pool_name=device.pool, device_name=device.device),
+        health=STATES[device.healthy],
         last_updated_time=int(time.time()),
-        message=one.message,
+        message=device.message,
     )

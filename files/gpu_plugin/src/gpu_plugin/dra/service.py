@@ -125,7 +125,7 @@ class Service(Process):
         self._health = HealthNews()
         calls = Calls(self._preparer, self._took)
         self._driver = Driver(paths.socket, paths.registration, calls, self._health)
-        self._folders = tuple(Folder(one.parent) for one in (paths.registration, paths.socket))
+        self._folders = tuple(Folder(path.parent) for path in (paths.registration, paths.socket))
         self._telemetry = Telemetry(lambda: report.pages(self._observer, self.last))
         self._restored = False
         self._faults: Faults = {}
@@ -207,7 +207,7 @@ class Service(Process):
         inventory, config = self._gpus.inventory, self._configuration.config
         if inventory.absent and not inventory.gpus:
             return
-        problems = self._enforcements.problems([one.uuid for one in self._ours()])
+        problems = self._enforcements.problems([gpu.uuid for gpu in self._ours()])
         made = self._made.of(self._checkpoint.claims.values())
         self._rename_pool()
         known = (inventory, config.dra, dict(self._faults), problems, made, self._pool)

@@ -112,8 +112,8 @@ class Asking:
 
         def heard() -> None:
             nonlocal longest
-            now = self._clock()
-            longest, self._heard[key] = max(longest, now - self._heard[key]), now
+            moment = self._clock()
+            longest, self._heard[key] = max(longest, moment - self._heard[key]), moment
 
         token = HEARD.set(heard)
         try:
@@ -195,8 +195,8 @@ class Asking:
         return outcome(timed)
 
     def _waits(self, since: Mapping[int, float]) -> dict[int, float]:
-        now = self._clock()
-        return {key: now - at for key, at in list(since.items())}
+        moment = self._clock()
+        return {key: moment - at for key, at in list(since.items())}
 
 
 class Connections:
@@ -248,10 +248,10 @@ class Connections:
         for error in filter(None, answers.values()):
             raise error
 
-    def _unknown(self, gpu: Gpu, others: Sequence[Gpu]) -> list[Gpu]:
-        return [each for each in others if frozenset((gpu.uuid, each.uuid)) not in self._levels]
+    def _unknown(self, gpu: Gpu, gpus: Sequence[Gpu]) -> list[Gpu]:
+        return [each for each in gpus if frozenset((gpu.uuid, each.uuid)) not in self._levels]
 
-    def _ask(self, gpu: Gpu, links: bool, others: Sequence[Gpu]) -> NvmlError | None:
+    def _ask(self, gpu: Gpu, links: bool, gpus: Sequence[Gpu]) -> NvmlError | None:
         """Ask for a GPU's links, if so, and how near others are."""
         failed = None
         try:
@@ -260,7 +260,7 @@ class Connections:
                 self._linked[_key(gpu)] = self._clock()
         except NvmlError as error:
             failed = error
-        for other in others:
+        for other in gpus:
             pair = frozenset((gpu.uuid, other.uuid))
             try:
                 self._levels[pair] = readings.level(gpu, other)
@@ -303,15 +303,15 @@ class SettingsWatch:
 
         ``ask`` tells what a GPU is set to. One that is late stays as it was known.
         """
-        now, stamps = self._clock(), [files.stamp(path) for path in self._paths]
-        if now - self._looked < PAUSE and stamps == self._stamps:
+        moment, stamps = self._clock(), [files.stamp(path) for path in self._paths]
+        if moment - self._looked < PAUSE and stamps == self._stamps:
             return
         self._looked, self._stamps = -math.inf, stamps
         if stamps[0] is None:
             self.found = ()
         else:
             self._compare(gpus, ask, asking)
-        self._looked = now
+        self._looked = moment
 
     def _compare(
         self, gpus: Sequence[Gpu], ask: Callable[[Gpu], SettingsTold], asking: Asking

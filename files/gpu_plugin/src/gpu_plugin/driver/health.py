@@ -86,30 +86,35 @@ class Resets:
 
     def reset(self, view: GpuView) -> str:
         """Return what shows a reset since the readings were kept; nothing where none does."""
-        before, now = self._kept.get(view.gpu.uuid), _readings(view)
+        before, current = self._kept.get(view.gpu.uuid), _readings(view)
         if before is None:
             return ""
         energy = view.condition.energy
         if before.energy is not None and energy is not None and energy < before.energy / FALL:
             return "its energy counter began again"
-        if before.pending and not now.pending and view.condition.signs.rows:
+        if before.pending and not current.pending and view.condition.signs.rows:
             return "no memory row waits for a reset any more"
-        both = zip(before.entries, now.entries, strict=False)
+        both = zip(before.entries, current.entries, strict=False)
         if any(old is not None and new is not None and old != new for old, new in both):
             return "it was taken off the bus or from the driver, and given back"
         return ""
 
     def keep(self, waiting: Container[str], views: Iterable[GpuView]) -> None:
         """Keep the readings of the GPUs that wait for a reset, by UUID, as far as they can be read; and no others."""
-        self._kept = {uuid: one for uuid, one in self._kept.items() if uuid in waiting}
+        self._kept = {uuid: readings for uuid, readings in self._kept.items() if uuid in waiting}
         for view in (each for each in views if each.problem is None):
-            before, now = self._kept.get(view.gpu.uuid), _readings(view)
+            before, current = self._kept.get(view.gpu.uuid), _readings(view)
             if before is not None:
-                grown = now.energy is not None and now.energy > (before.energy or 0) * GROWTH
-                energy = now.energy if grown or now.energy is None else before.energy
-                pending, entries = now.pending or before.pending, before.entries or now.entries
-                now = _Readings(energy, pending, entries)
-            self._kept[view.gpu.uuid] = now
+                grown = (
+                    current.energy is not None and current.energy > (before.energy or 0) * GROWTH
+                )
+                energy = current.energy if grown or current.energy is None else before.energy
+                pending, entries = (
+                    current.pending or before.pending,
+                    before.entries or current.entries,
+                )
+                current = _Readings(energy, pending, entries)
+            self._kept[view.gpu.uuid] = current
 
     def forget(self, uuid: str) -> None:
         """Forget a GPU, which waits for nothing any more."""
@@ -117,27 +122,27 @@ class Resets:
 
     def shows(self, uuid: str) -> bool:
         """Tell whether a reset of this GPU alone would show."""
-        kept = self._kept.get(uuid)
-        return kept is not None and (kept.energy is not None or kept.pending)
+        readings = self._kept.get(uuid)
+        return readings is not None and (readings.energy is not None or readings.pending)
 
     def memory(self) -> dict[str, Any]:
         """Return what is kept, as JSON can hold it."""
-        return {uuid: asdict(kept) for uuid, kept in self._kept.items()}
+        return {uuid: asdict(readings) for uuid, readings in self._kept.items()}
 
     def recall(self, memory: Mapping[str, Any]) -> None:
         """Take over what another process kept. Any error of a wrong shape or value: it is none."""
-        kept = {}
+        recalled = {}
         for uuid, data in memory.items():
             energy = None if data["energy"] is None else int(data["energy"])
             entries = tuple(None if inode is None else int(inode) for inode in data["entries"])
-            kept[str(uuid)] = _Readings(energy, bool(data["pending"]), entries)
-        self._kept = kept
+            recalled[str(uuid)] = _Readings(energy, bool(data["pending"]), entries)
+        self._kept = recalled
 
 
 def _readings(view: GpuView) -> _Readings:
-    told = view.condition
-    energy = told.energy if told.persistent else None
-    rows = told.signs.rows
+    condition = view.condition
+    energy = condition.energy if condition.persistent else None
+    rows = condition.signs.rows
     return _Readings(energy, bool(rows and rows.pending), view.entries)
 
 
@@ -196,16 +201,16 @@ class Health:
         """
         if KNOWN.counts(number):
             times, last = self._often.get(gpu_uuid, {}).get(number, (0, -math.inf))
-            now = self._clock()  # those that come together tell of one fault
-            times += now - last >= self._quiet
-            self._often.setdefault(gpu_uuid, {})[number] = times, now
-        what, found = self._effect(gpu_uuid, number)
-        if what is Effect.IGNORE:
+            moment = self._clock()  # those that come together tell of one fault
+            times += moment - last >= self._quiet
+            self._often.setdefault(gpu_uuid, {})[number] = times, moment
+        action, cause = self._effect(gpu_uuid, number)
+        if action is Effect.IGNORE:
             return False
-        wide = found.action > Verdict.DRAIN_THEN_RESET and found.action is not Verdict.ASK
+        wide = cause.action > Verdict.DRAIN_THEN_RESET and cause.action is not Verdict.ASK
         place = (gpu_uuid, None, None) if wide else (gpu_uuid, gi, ci)
-        finding = found._replace(text=reason or found.text)
-        return self._note(place, finding, what, number, reported=not reason)
+        finding = cause._replace(text=reason or cause.text)
+        return self._note(place, finding, action, number, reported=not reason)
 
     def effect(self, gpu_uuid: str, number: int) -> Effect:
         """Return what follows from an XID that was taken note of."""
@@ -254,10 +259,10 @@ class Health:
         }
 
     def _problem(self, place: Place, fault: _Fault) -> Problem:
-        way, clearable = self._way_back(place, fault)
+        way_back, clearable = self._way_back(place, fault)
         due = fault.verdict if fault.quiet_since is None else Verdict.NONE
         xid = fault.xid if fault.reported else 0
-        return Problem(Kind.FAULT, fault.reason, 0, way, due, fault.since, clearable, xid)
+        return Problem(Kind.FAULT, fault.reason, 0, way_back, due, fault.since, clearable, xid)
 
     def clear(self, uuid: str) -> list[str]:
         """Forget the faults of a GPU, because somebody who may says so. Returns their reasons.
@@ -329,7 +334,7 @@ class Health:
             # Versions before this one kept no more than which GPUs asked, and not how often there were XIDs.
             before = memory["asked"]
             asking = dict.fromkeys(before, ()) if isinstance(before, list) else dict(before)
-            asks = {str(uuid): list(map(str, told)) for uuid, told in asking.items()}
+            asks = {str(uuid): list(map(str, names_told)) for uuid, names_told in asking.items()}
             often: dict[str, dict[int, tuple[int, float]]] = {}
             for uuid, number, times, last in memory.get("often", ()):
                 at = min(float(last), self._clock())
@@ -346,28 +351,28 @@ class Health:
     # --- what happens to faults ---
 
     def _note(
-        self, place: Place, found: Reason, what: Effect, xid: int = 0, *, reported: bool = False
+        self, place: Place, cause: Reason, action: Effect, xid: int = 0, *, reported: bool = False
     ) -> bool:
-        now = self._clock()
+        moment = self._clock()
         before = self._faults.get(place)
         fresh = before is None or before.over_since is not None
         strikes = 1 if before is None else before.strikes + fresh
-        if what is Effect.DEGRADE and strikes >= STRIKES:
-            what = Effect.FATAL
-        verdict = found.action if found.action.fences else Verdict.NONE
-        if what is Effect.FATAL:
+        if action is Effect.DEGRADE and strikes >= STRIKES:
+            action = Effect.FATAL
+        verdict = cause.action if cause.action.fences else Verdict.NONE
+        if action is Effect.FATAL:
             verdict = verdict or Verdict.RESET
-        reason = found.text
+        reason = cause.text
         if before is not None and not fresh and before.action is Effect.FATAL:
-            what = Effect.FATAL
+            action = Effect.FATAL
             # What the GPU tells of itself is as it is now; all else is kept unless it is graver than what was.
             if verdict <= before.verdict and (xid or before.xid):
                 reason, xid, verdict = before.reason, before.xid, before.verdict
                 reported = before.reported
-        quiet_since = now if what is Effect.DEGRADE else None
+        quiet_since = moment if action is Effect.DEGRADE else None
         since = int(self._wall()) if before is None or fresh else before.since
         self._faults[place] = _Fault(
-            reason, what, strikes, quiet_since, None, since, xid, verdict, reported
+            reason, action, strikes, quiet_since, None, since, xid, verdict, reported
         )
         return fresh
 
@@ -420,12 +425,12 @@ class Health:
 
     def _ask(self, uuid: str, signs: FaultSigns) -> None:
         """See whether a GPU or its driver asks for something, or does no longer."""
-        told = [name for name, value in vars(signs).items() if value is not None]
-        found = judge_gpu(NodeSigns(), GpuSigns("", signs=signs))
-        if found.action.fences:
-            self._asked[uuid] = told
-            self._note((uuid, None, None), found.reasons[0], Effect.FATAL)
-        elif uuid in self._asked and told and set(self._asked[uuid]) <= set(told):
+        signs_told = [name for name, value in vars(signs).items() if value is not None]
+        verdict_found = judge_gpu(NodeSigns(), GpuSigns("", signs=signs))
+        if verdict_found.action.fences:
+            self._asked[uuid] = signs_told
+            self._note((uuid, None, None), verdict_found.reasons[0], Effect.FATAL)
+        elif uuid in self._asked and signs_told and set(self._asked[uuid]) <= set(signs_told):
             del self._asked[uuid]  # by all that it told of then, and not since it is silent
             self._was_reset(uuid, "the driver asks for nothing any more")
 
@@ -450,27 +455,29 @@ class Health:
 
     def _pass(self) -> None:
         """End the faults that were quiet for long enough, and forget those that are long over."""
-        now = self._clock()
+        moment = self._clock()
         for place, fault in list(self._faults.items()):
             if fault.over_since is not None:
-                if now - fault.over_since >= FORGET * self._quiet:
+                if moment - fault.over_since >= FORGET * self._quiet:
                     del self._faults[place]
-            elif fault.quiet_since is not None and now - fault.quiet_since >= self._recovery(fault):
-                fault.over_since = now
+            elif fault.quiet_since is not None and moment - fault.quiet_since >= self._recovery(
+                fault
+            ):
+                fault.over_since = moment
 
     def _recovery(self, fault: _Fault) -> float:
         """Return how many seconds have to pass without a fault."""
         return self._quiet * float(2 ** min(fault.strikes - 1, MOST_DOUBLINGS))
 
 
-def _recalled(data: Mapping[str, Any], now: float, wall: float) -> tuple[Place, _Fault]:
+def _recalled(data: Mapping[str, Any], moment: float, wall: float) -> tuple[Place, _Fault]:
     uuid, *instance = data["place"]
-    gi, ci = (None if one is None else int(one) for one in instance)
+    gi, ci = (None if part is None else int(part) for part in instance)
     quiet, over = (
-        None if data[name] is None else min(float(data[name]), now)
+        None if data[name] is None else min(float(data[name]), moment)
         for name in ("quiet_since", "over_since")
     )
-    what = Effect(data["action"])
+    action = Effect(data["action"])
     since = int(data.get("since", wall))  # versions before this one did not keep it
     verdict = ACTIONS[data.get("verdict", Verdict.RESET.word)]  # nor this
     strikes = int(data["strikes"])
@@ -478,5 +485,5 @@ def _recalled(data: Mapping[str, Any], now: float, wall: float) -> tuple[Place, 
     named = XID_IN_REASON.match(reason)
     reported = bool(data.get("reported", named))  # these had it in their reason alone
     xid = int(data.get("xid", named[1] if named else 0))  # or so did versions before them
-    fault = _Fault(reason, what, strikes, quiet, over, since, xid, verdict, reported)
+    fault = _Fault(reason, action, strikes, quiet, over, since, xid, verdict, reported)
     return (str(uuid), gi, ci), fault

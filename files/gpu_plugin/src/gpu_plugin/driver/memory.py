@@ -56,8 +56,8 @@ class HealthFile:
         try:
             data = self._load()
             if data is not None:
-                same = data["load"] == json.loads(json.dumps(load))
-                health.recall(data["health"], generation if same else None)
+                is_same_load = data["load"] == json.loads(json.dumps(load))
+                health.recall(data["health"], generation if is_same_load else None)
         except (NodeError, ValueError, KeyError, TypeError) as error:
             logs.warning(
                 "what was known about the GPUs' health is lost",
@@ -114,7 +114,7 @@ class HealthFile:
                 usable.append((written, data))
         if unusable and not usable:
             raise unusable[0]
-        return max(usable, key=lambda one: one[0])[1] if usable else None
+        return max(usable, key=lambda pair: pair[0])[1] if usable else None
 
     def _known(self, data: Mapping[str, Any] | None, health: Health) -> dict[str, str]:
         if data is None:
@@ -156,8 +156,8 @@ class ClearRequests:
         finally:
             os.close(folder)
 
-    def _check(self, found: os.stat_result) -> None:
-        if found.st_uid not in (0, os.geteuid()) or found.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
+    def _check(self, status: os.stat_result) -> None:
+        if status.st_uid not in (0, os.geteuid()) or status.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
             raise NodeError(
                 f"{self._folder} is not obeyed",
                 cause="others than root may write there",

@@ -84,12 +84,12 @@ class XidWatch:
     def add(self, uuid: str) -> None:
         """Hear of a GPU too, where it has events."""
         handle = pynvml.nvmlDeviceGetHandleByUUID(uuid)
-        wanted = pynvml.nvmlEventTypeXidCriticalError
-        if not pynvml.nvmlDeviceGetSupportedEventTypes(handle) & wanted:
+        event_types = pynvml.nvmlEventTypeXidCriticalError
+        if not pynvml.nvmlDeviceGetSupportedEventTypes(handle) & event_types:
             return
         self._uuids[_address(handle)] = uuid  # one may come before the next call returns
         try:
-            pynvml.nvmlDeviceRegisterEvents(handle, wanted, self._set)
+            pynvml.nvmlDeviceRegisterEvents(handle, event_types, self._set)
         except pynvml.NVMLError:
             del self._uuids[_address(handle)]
             raise
@@ -134,10 +134,10 @@ class Ears:
 
     def begin(self) -> None:
         """Have an event set to which GPUs can be added, before they are looked at."""
-        now = self._now
-        if now is not None and (now.ended or now.stale):
-            self._quiet = now.ended
-            self._before.append(now)
+        listener = self._now
+        if listener is not None and (listener.ended or listener.stale):
+            self._quiet = listener.ended
+            self._before.append(listener)
             self._now = None
         if self._now is None:
             try:
@@ -149,34 +149,34 @@ class Ears:
 
     def add(self, gpu_uuid: str, fit: bool) -> None:
         """Hear of a GPU too, if it can be used. One that can't is asked for again when it can."""
-        now = self._now
-        if now is None:
+        listener = self._now
+        if listener is None:
             return
         if not fit:
             self._failed.discard(gpu_uuid)
-            now.gone.add(gpu_uuid)
-        elif gpu_uuid in now.gone:
-            now.stale = True
-        elif gpu_uuid not in now.asked and gpu_uuid not in self._failed:
-            self._failed |= now.add(gpu_uuid)
+            listener.gone.add(gpu_uuid)
+        elif gpu_uuid in listener.gone:
+            listener.stale = True
+        elif gpu_uuid not in listener.asked and gpu_uuid not in self._failed:
+            self._failed |= listener.add(gpu_uuid)
 
     def keep(self, gpu_uuids: Iterable[str]) -> None:
         """Listen, now that all were looked at; others than these are not there any more."""
         if self._now is not None:
             self._now.gone |= self._now.asked - set(gpu_uuids)
             self._now.begin()
-        for one in self._before:
-            one.stop()
-        self._before = [one for one in self._before if one.is_alive()]
+        for listener in self._before:
+            listener.stop()
+        self._before = [listener for listener in self._before if listener.is_alive()]
 
     def check(self) -> None:
         """NodeError: XIDs are not heard at present, and why."""
-        now = self._now
-        if now is None:
+        listener = self._now
+        if listener is None:
             raise NodeError("there is no event set")
-        if now.silent > (limit := WAIT + self._longest):
+        if listener.silent > (limit := WAIT + self._longest):
             raise NodeError(f"NVML has not come back from a wait of a second for {limit:g} seconds")
-        if now.ended or now.quiet:
+        if listener.ended or listener.quiet:
             raise NodeError("waiting for events fails")
         if self._failed:
             raise NodeError(f"events of {', '.join(sorted(self._failed))} are not available")
@@ -186,11 +186,11 @@ class Ears:
         self._before += [self._now] if self._now else []
         self._now = None
         self._failed.clear()
-        for one in self._before:
-            one.stop()
-        for one in self._before:
-            one.end(ENDS)
-        self._before = [one for one in self._before if one.is_alive()]
+        for listener in self._before:
+            listener.stop()
+        for listener in self._before:
+            listener.end(ENDS)
+        self._before = [listener for listener in self._before if listener.is_alive()]
         return not self._before
 
 
@@ -399,8 +399,8 @@ class Driver:
     def _current(self, driver_roots: tuple[str, ...]) -> Nvml:
         """Return NVML. It keeps to the GPUs that it met at its opening, so others want another."""
         taken = self._taken()
-        others = self._nvml is not None and bool(taken) and taken != self._known
-        if others and not self.asking.waits(besides=EVERY):
+        has_new_gpus = self._nvml is not None and bool(taken) and taken != self._known
+        if has_new_gpus and not self.asking.waits(besides=EVERY):
             logs.info("the driver has other GPUs than before, opening NVML again", count=len(taken))
             with self.asking.of(EVERY):
                 self.close()
@@ -415,8 +415,8 @@ class Driver:
     def _taken(self) -> frozenset[tuple[str, int]]:
         """Return the PCI addresses of the driver's GPUs, and what differs for one taken again."""
         try:
-            with os.scandir(self._root / "proc/driver/nvidia/gpus") as found:
-                return frozenset((one.name, one.inode()) for one in found)
+            with os.scandir(self._root / "proc/driver/nvidia/gpus") as entries:
+                return frozenset((entry.name, entry.inode()) for entry in entries)
         except OSError:
             return frozenset()
 
@@ -446,7 +446,7 @@ class Driver:
             gpus=tuple(views.values()),
             caps=self._caps[1],
             unreadable={
-                one.gpu_index: _problem(one) for one in broken if one.gpu_index is not None
+                error.gpu_index: _problem(error) for error in broken if error.gpu_index is not None
             },
             addresses=frozenset(name for name, _inode in self._taken()),
             generation=self.generation,
@@ -524,17 +524,17 @@ class Driver:
 
 def _mistaken(gpu: Gpu) -> NvmlError:
     """Return the error of a GPU that answers with another one's UUID."""
-    what = f"reading GPU {gpu.index} at {gpu.pci_bus_id}, which gives another GPU's UUID"
-    return NvmlError(UNKNOWN_ERROR, what, gpu_index=gpu.index)
+    task = f"reading GPU {gpu.index} at {gpu.pci_bus_id}, which gives another GPU's UUID"
+    return NvmlError(UNKNOWN_ERROR, task, gpu_index=gpu.index)
 
 
-def _problem(error: Exception, what: str = "") -> Problem:
+def _problem(error: Exception, task: str = "") -> Problem:
     code = error.code if isinstance(error, NvmlError) else 0
     verdict = ANSWERS[ANSWERS_BY_ERROR[code]][0] if code in ANSWERS_BY_ERROR else Action.ASK
     if code in LOST:
-        return Problem(Kind.LOST, f"{what}{error}", code, STEPS[verdict], verdict)
-    way = f"{BY_ITSELF} as soon as the GPU can be read again"
-    return Problem(Kind.UNREADABLE, f"{what}{error}", code, way, verdict)
+        return Problem(Kind.LOST, f"{task}{error}", code, STEPS[verdict], verdict)
+    way_back = f"{BY_ITSELF} as soon as the GPU can be read again"
+    return Problem(Kind.UNREADABLE, f"{task}{error}", code, way_back, verdict)
 
 
 def _inode(path: Path) -> int | None:

@@ -77,10 +77,10 @@ class TimeSlices:
         can't be kept.
         """
         self._forget(inventory)
-        wanted = {**dict.fromkeys(self._set, DEFAULT), **slices}
+        desired = {**dict.fromkeys(self._set, DEFAULT), **slices}
         due = {
             uuid: name
-            for uuid, name in wanted.items()
+            for uuid, name in desired.items()
             if self._set.get(uuid) != name and uuid not in spared
         }
         if due and (due != self._tried or self._clock() >= self._try_at):
@@ -95,7 +95,7 @@ class TimeSlices:
         self._keep()
         problems = []
         for name in TIME_SLICES:
-            gpus = sorted(uuid for uuid, one in due.items() if one == name)
+            gpus = sorted(uuid for uuid, slice_name in due.items() if slice_name == name)
             problems += [self._put(uuids, name, before) for uuids in ([gpus] if gpus else [])]
         self._problem = "; ".join(filter(None, problems))
         for uuid in given_back:
@@ -127,14 +127,14 @@ class TimeSlices:
     def _ask(self, gpus: Iterable[str], name: str) -> tuple[int, str]:
         command = [self._program, "compute-policy", "-i", ",".join(gpus)]
         command += ["--set-timeslice", str(TIME_SLICES.index(name))]
-        done = Host().run(command, check=False, timeout=PATIENCE)
-        return done.rc, (done.out + done.err).strip()
+        completed = Host().run(command, check=False, timeout=PATIENCE)
+        return completed.rc, (completed.out + completed.err).strip()
 
-    def _note(self, gpus: Iterable[str], now: Mapping[str, str]) -> None:
+    def _note(self, gpus: Iterable[str], slices_now: Mapping[str, str]) -> None:
         for uuid in gpus:
             self._set.pop(uuid, None)
-            if uuid in now:
-                self._set[uuid] = now[uuid]
+            if uuid in slices_now:
+                self._set[uuid] = slices_now[uuid]
 
     def _forget(self, inventory: Inventory) -> None:
         """Forget what another load of the driver has forgotten, and GPUs that are gone."""

@@ -82,9 +82,9 @@ class Onsets:
     def __init__(self) -> None:
         self._since: dict[tuple[str, Kind], int] = {}
 
-    def of(self, now: Iterable[tuple[str, Kind]], clock: float) -> dict[tuple[str, Kind], int]:
+    def of(self, current: Iterable[tuple[str, Kind]], clock: float) -> dict[tuple[str, Kind], int]:
         """Return since when each of these goes on; what is none of them any more is forgotten."""
-        self._since = {one: self._since.get(one, int(clock)) for one in now}
+        self._since = {key: self._since.get(key, int(clock)) for key in current}
         return self._since
 
 
@@ -166,15 +166,21 @@ class GpuWatch:
             raise DriverReplaced
         self._health.overrides = config.health.xids
         self._driver.asking.wait(config.health.nvml_timeout)
-        now = time.monotonic()
+        moment = time.monotonic()
         soon = self._found.absent or self._hurry
         pause = min(RETRY, self._interval) if soon else self._interval
         if at_once:
             self._begun = -math.inf
-        if now - self._begun >= pause and self._worker.start(lambda: self._poll(config)):
-            self._begun, self._hurry = now, False
-        kept = self.inventory
-        before = (self.taken, kept.slow, kept.hung, kept.nodes, self.topology)
+        if moment - self._begun >= pause and self._worker.start(lambda: self._poll(config)):
+            self._begun, self._hurry = moment, False
+        known_inventory = self.inventory
+        before = (
+            self.taken,
+            known_inventory.slow,
+            known_inventory.hung,
+            known_inventory.nodes,
+            self.topology,
+        )
         if self._looks != self.taken:
             self._health.see(self._found)
         self.taken, self.topology = self._looks, self._driver.connections.topology
@@ -203,7 +209,9 @@ class GpuWatch:
     def settings(self) -> tuple[Setting, ...]:
         """The declared settings of the GPUs that are not set aside, as they were compared last."""
         aside = self.inventory.quarantine.gpus
-        return tuple(one for one in self._driver.settings.found if one.uuid not in aside)
+        return tuple(
+            setting for setting in self._driver.settings.found if setting.uuid not in aside
+        )
 
     def unhealthy(self) -> tuple[Unhealthy, ...]:
         """Return everything that is unhealthy, with since when and what brings it back."""
@@ -223,11 +231,11 @@ class GpuWatch:
 
     def _clear(self) -> bool:
         """Forget the faults that an operator wants cleared."""
-        wanted = self._requests.run() or ()
-        for uuid in wanted:
+        requests = self._requests.run() or ()
+        for uuid in requests:
             if reasons := self._health.clear(uuid):
                 logs.info("faults are cleared at an operator's request", gpu=uuid, faults=reasons)
-        return bool(wanted)
+        return bool(requests)
 
     def _note_xids(self) -> bool:
         noted = False
@@ -250,7 +258,7 @@ class GpuWatch:
 
     def _uuids(self, keys: frozenset[int]) -> frozenset[str]:
         """Return the GPUs with these indices, all for EVERY."""
-        gpus = [one.gpu for one in self._found.gpus] if keys else []
+        gpus = [gpu.gpu for gpu in self._found.gpus] if keys else []
         return frozenset(gpu.uuid for gpu in gpus if keys & {gpu.index, EVERY})
 
     # --- in the worker ---
@@ -276,7 +284,7 @@ class GpuWatch:
     def _look(self, config: Config) -> None:
         before = self._found
         try:
-            found = self._driver.scan(*config.driver.roots)
+            scanned = self._driver.scan(*config.driver.roots)
         except NvmlError as error:
             self._observer.count(NVML_ERRORS, "", str(error.code))
             self._replaced = self._driver.replaced(error)
@@ -285,15 +293,18 @@ class GpuWatch:
             self._found = replace(before, absent=str(error))
             return
         if before.absent not in ("", UNKNOWN):
-            logs.info("the driver is there", version=found.driver_version)
-        if found.unreadable and not before.unreadable:
-            logs.warning("a GPU does not answer", cause=next(iter(found.unreadable.values())))
-        self._found = remember(before, found)
+            logs.info("the driver is there", version=scanned.driver_version)
+        if scanned.unreadable and not before.unreadable:
+            logs.warning("a GPU does not answer", cause=next(iter(scanned.unreadable.values())))
+        self._found = remember(before, scanned)
         self._count_errors()
 
     def _count_errors(self) -> None:
         broken = [(view.gpu.uuid, view.problem) for view in self._found.gpus if view.problem]
-        for uuid, problem in (*broken, *(("unknown", one) for one in self._found.strangers)):
+        for uuid, problem in (
+            *broken,
+            *(("unknown", stranger) for stranger in self._found.strangers),
+        ):
             if problem.code:
                 self._observer.count(NVML_ERRORS, uuid, str(problem.code))
 
@@ -314,37 +325,39 @@ def unhealthy(
 ) -> tuple[Unhealthy, ...]:
     """Return everything that is unhealthy, by GPU and instance. ``clock`` is the time since 1970."""
     indices = {view.gpu.uuid: str(view.gpu.index) for view in inventory.gpus}
-    found = {}
+    result = {}
     for view in inventory.gpus:
         if view.problem or view.gpu.uuid in inventory.hung:
-            found[view.gpu.uuid] = view.problem or inventory.no_answer
-    since = onsets.of(((uuid, one.kind) for uuid, one in found.items()), clock)
+            result[view.gpu.uuid] = view.problem or inventory.no_answer
+    since = onsets.of(((uuid, fault_kept.kind) for uuid, fault_kept in result.items()), clock)
     rows = []
-    for place, one in faults.items():
+    for place, fault in faults.items():
         uuid = place[0]
-        lost = place == (uuid, None, None) and uuid in found and found[uuid].kind is Kind.LOST
+        lost = place == (uuid, None, None) and uuid in result and result[uuid].kind is Kind.LOST
         rows.append(
-            Unhealthy.of(place, indices.get(uuid, ""), Kind.LOST if lost else Kind.FAULT, one)
+            Unhealthy.of(place, indices.get(uuid, ""), Kind.LOST if lost else Kind.FAULT, fault)
         )
         if lost:
-            del found[uuid]
-    for uuid, one in found.items():
-        told = replace(one, since=since[uuid, one.kind])
-        rows.append(Unhealthy.of((uuid, None, None), indices[uuid], one.kind, told))
+            del result[uuid]
+    for uuid, fault_kept in result.items():
+        reported = replace(fault_kept, since=since[uuid, fault_kept.kind])
+        rows.append(Unhealthy.of((uuid, None, None), indices[uuid], fault_kept.kind, reported))
     return tuple(sorted([*rows, *_set_aside(inventory.quarantine, indices)], key=_order))
 
 
-def _set_aside(found: Quarantine, indices: Mapping[str, str]) -> Iterator[Unhealthy]:
+def _set_aside(quarantine: Quarantine, indices: Mapping[str, str]) -> Iterator[Unhealthy]:
     """Return what is in quarantine, also GPUs that are gone."""
-    for uuid in dict.fromkeys([*found.gpus, *(indices if found.node else ())]):
-        if entry := found.of(uuid):
+    for uuid in dict.fromkeys([*quarantine.gpus, *(indices if quarantine.node else ())]):
+        if entry := quarantine.of(uuid):
             why = Problem(Kind.QUARANTINED, str(entry), recovery=RELEASE, since=int(entry.since))
             yield Unhealthy.of((uuid, None, None), indices.get(uuid, ""), why.kind, why)
 
 
-def _order(one: Unhealthy) -> tuple[str, int, int, str]:
-    gi, ci = (-1 if number is None else number for number in (one.gi, one.ci))
-    return one.gpu, gi, ci, one.kind
+def _order(unhealthy_device: Unhealthy) -> tuple[str, int, int, str]:
+    gi, ci = (
+        -1 if number is None else number for number in (unhealthy_device.gi, unhealthy_device.ci)
+    )
+    return unhealthy_device.gpu, gi, ci, unhealthy_device.kind
 
 
 def verdicts(judged: Inventory) -> Iterator[tuple[GpuView, Action, str]]:
@@ -354,9 +367,9 @@ def verdicts(judged: Inventory) -> Iterator[tuple[GpuView, Action, str]]:
     nobody from using the GPU.
     """
     for view in judged.gpus:
-        found = [(one.action, one.text) for one in view.verdict.reasons]
+        reasons = [(reason.action, reason.text) for reason in view.verdict.reasons]
         problems = filter(None, (view.problem, *view.mig_problems.values()))
-        found += [(one.verdict, one.reason) for one in problems]
-        action, text = max(found, key=lambda one: one[0], default=(Action.NONE, ""))
+        reasons += [(problem.verdict, problem.reason) for problem in problems]
+        action, text = max(reasons, key=lambda reason: reason[0], default=(Action.NONE, ""))
         if action:
             yield view, action, text

@@ -101,11 +101,11 @@ def checkpoint_of(host_root: Path) -> Path:
     return host_root / CHECKPOINT.lstrip("/")
 
 
-def _refuse(found: Sequence[tuple[Gpu, str]]) -> None:
-    if not found:
+def _refuse(held: Sequence[tuple[Gpu, str]]) -> None:
+    if not held:
         return
-    gpu, _who = found[0]
-    users = [who for one, who in found if one == gpu]
+    gpu, _holder = held[0]
+    users = [holder for gpu_held, holder in held if gpu_held == gpu]
     more = len(users) - MOST_NAMED
     named = [*users[:MOST_NAMED], *([counted(more, "more user")] if more > 0 else [])]
     raise ConfigError(
@@ -131,8 +131,8 @@ def taken(
                 yield owners[device.gpu][0], f"{claim} with {device.device}"
 
 
-def _by_dra(one: Allocation) -> bool:
-    return one.resource == DRIVER or one.resource.startswith(f"{DRIVER}/")
+def _by_dra(allocation: Allocation) -> bool:
+    return allocation.resource == DRIVER or allocation.resource.startswith(f"{DRIVER}/")
 
 
 def moved(inventory: Inventory, before: Dra, after: Dra) -> bool:

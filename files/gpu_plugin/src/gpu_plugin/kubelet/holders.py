@@ -113,31 +113,31 @@ class HolderWatch:
 
     def tick(self, *, waiting: bool) -> bool:
         """Begin to ask, where it is time. Returns whether there is another answer than at the last tick."""
-        now, kubelet = self._clock(), identity(self._registration)
+        moment, kubelet = self._clock(), identity(self._registration)
         if kubelet != self._kubelet:
-            self._kubelet, self._came = kubelet, now
+            self._kubelet, self._came = kubelet, moment
         again = self._asked + (AGAIN if waiting or self._ask.error else SELDOM)
         due = self._settles if self._asked < self._settles else again
         if kubelet != self._asked_of:
-            due = now
+            due = moment
         elif not self.knows_kubelet:
             due = min(due, self._asked + SETTLED)
         about = replace(self._now, kubelet=kubelet)
-        if now >= due and self._worker.start(lambda: self._begin(about)):
-            self._asked, self._asked_of = now, kubelet
+        if moment >= due and self._worker.start(lambda: self._begin(about)):
+            self._asked, self._asked_of = moment, kubelet
         before, self._taken = self._taken, self.answer
         return self._taken is not before
 
     def advertised(self, advertised: Advertised, inventory: Inventory) -> None:
         """Take note of what is advertised from now on. It is kept before it is published."""
         gpus = [gpu.gpu.uuid for gpu in inventory.gpus]
-        now = Answer((), advertised.forms, frozenset([*gpus, *inventory.mig_uuids]))
-        if now != self._now:
-            self._now, self._settles = now, self._clock() + SETTLED
+        answer = Answer((), advertised.forms, frozenset([*gpus, *inventory.mig_uuids]))
+        if answer != self._now:
+            self._now, self._settles = answer, self._clock() + SETTLED
         complete = not (inventory.absent or inventory.strangers)
         forms = in_force(self._forms, advertised.forms, advertised.held)
         if complete:  # what no GPU has any more is told of as vanished
-            forms = {one: form for one, form in forms.items() if one in now.uuids}
+            forms = {uuid: form for uuid, form in forms.items() if uuid in answer.uuids}
         if forms != self._forms or self._keep.error:
             self._forms = forms
             self._keep.run()
@@ -152,8 +152,8 @@ class HolderWatch:
     def _look(self, about: Answer) -> None:
         self._reported = allocations(self._sockets)
         self._witness.run(about.kubelet)
-        found = of_pods_that_run(Host(), (*self._reported, *self._unreported))
-        self.answer = replace(about, given=found)
+        running = of_pods_that_run(Host(), (*self._reported, *self._unreported))
+        self.answer = replace(about, given=running)
 
     def _look_at_containers(self, kubelet: Identity | None) -> None:
         """Look at the containers once for each kubelet, and again while it has forgotten some. NodeError."""
@@ -164,13 +164,13 @@ class HolderWatch:
                 return
         socket = str(answering(self._sockets) or "")
         claims = self._claims()
-        found = unreported(Host(), self._reported, socket, claims, starting=True)
-        for one in found:
-            if one not in self._unreported:
+        messages = unreported(Host(), self._reported, socket, claims, starting=True)
+        for message in messages:
+            if message not in self._unreported:
                 logs.error(
-                    "a container has a device that the kubelet does not know of", who=str(one)
+                    "a container has a device that the kubelet does not know of", who=str(message)
                 )
-        self._unreported, self._witnessed = found, (kubelet, self._clock())
+        self._unreported, self._witnessed = messages, (kubelet, self._clock())
 
 
 def given(places: Sequence[Path], claims: Iterable[PreparedClaim] = ()) -> Sequence[Allocation]:
@@ -196,16 +196,16 @@ def kept(path: Path) -> dict[str, Form]:
 
 
 def in_force(
-    before: Mapping[str, Form], now: Mapping[str, Form], waiting: Container[str]
+    before: Mapping[str, Form], current: Mapping[str, Form], waiting: Container[str]
 ) -> dict[str, Form]:
-    """Return the forms that are in force once devices are advertised ``now``, of which some are ``waiting``."""
-    free = {uuid: form for uuid, form in now.items() if uuid not in waiting}
-    kept = {
+    """Return the forms that are in force once devices are advertised ``current``, of which some are ``waiting``."""
+    free = {uuid: form for uuid, form in current.items() if uuid not in waiting}
+    staying = {
         uuid: form
         for uuid, form in before.items()
         if not any(form.is_nested(uuid, other, other_form) for other, other_form in free.items())
     }
-    return {**kept, **free}
+    return {**staying, **free}
 
 
 def dump(forms: Mapping[str, Form]) -> dict[str, list[Any]]:
@@ -238,25 +238,29 @@ class Vanished:
         if inventory.absent or inventory.strangers or unread:
             return
         self._looked_at = answer
-        found = tuple(gone(answer.given, answer.uuids))
-        for one in found:
-            if one not in self.found:
-                logs.error("a device vanished under a pod", who=str(one), device=one.device)
-        for one in self.found:
-            if one not in found:
-                logs.info("no pod has the vanished device any more", device=one.device)
-        self.found = found
+        vanished = tuple(gone(answer.given, answer.uuids))
+        for allocation in vanished:
+            if allocation not in self.found:
+                logs.error(
+                    "a device vanished under a pod", who=str(allocation), device=allocation.device
+                )
+        for allocation in self.found:
+            if allocation not in vanished:
+                logs.info("no pod has the vanished device any more", device=allocation.device)
+        self.found = vanished
 
     def describe(self) -> list[dict[str, str]]:
         """Return them as JSON can hold them."""
-        return [asdict(one) for one in self.found]
+        return [asdict(allocation) for allocation in self.found]
 
 
-def gone(given: Iterable[Allocation], uuids: frozenset[str]) -> list[Allocation]:
+def gone(reported: Iterable[Allocation], uuids: frozenset[str]) -> list[Allocation]:
     """Return what is named by a UUID that no GPU and no MIG device has, one share for all of a container's."""
-    found: dict[tuple[str, ...], Allocation] = {}
-    for one in given:
-        match = NAMED.search(one.device)
-        if match and match[0] not in uuids and "MIG-GPU-" not in one.device:
-            found.setdefault((one.namespace, one.pod, one.container, match[0]), one)
-    return list(found.values())
+    by_container: dict[tuple[str, ...], Allocation] = {}
+    for allocation in reported:
+        match = NAMED.search(allocation.device)
+        if match and match[0] not in uuids and "MIG-GPU-" not in allocation.device:
+            by_container.setdefault(
+                (allocation.namespace, allocation.pod, allocation.container, match[0]), allocation
+            )
+    return list(by_container.values())

@@ -28,10 +28,10 @@ class SocketUnusable(NodeError):
 def identity(path: Path) -> Identity | None:
     """Return what distinguishes one socket from another of the same name; None when there is none."""
     try:
-        found = path.stat()
+        status = path.stat()
     except OSError:
         return None
-    return (found.st_dev, found.st_ino, found.st_mtime_ns)
+    return (status.st_dev, status.st_ino, status.st_mtime_ns)
 
 
 class Listener:

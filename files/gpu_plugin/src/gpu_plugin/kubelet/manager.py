@@ -62,20 +62,20 @@ class Manager:
                 server = ResourceServer(name, self._socket.parent, self._published)
                 self._plugins[name] = _Plugin(server)
         kubelet = identity(self._socket)
-        now = self._clock()
+        moment = self._clock()
         for plugin in self._plugins.values():
-            if now < plugin.retry_at:
+            if moment < plugin.retry_at:
                 continue
             try:
-                if self._gave_way(plugin, now):
+                if self._gave_way(plugin, moment):
                     continue
                 if not plugin.server.intact and self._socket.parent.is_dir():
                     plugin.kubelet = None
                     plugin.server.start()
                 if kubelet is None:
                     plugin.kubelet = None
-                elif plugin.kubelet != kubelet or self._unwatched(plugin, now):
-                    self._register(plugin, kubelet, now)
+                elif plugin.kubelet != kubelet or self._unwatched(plugin, moment):
+                    self._register(plugin, kubelet, moment)
                 plugin.backoff.reset()
                 plugin.error = ""
             except (NodeError, OSError) as error:
@@ -84,7 +84,7 @@ class Manager:
                 self._observer.count(REGISTRATIONS, name, "failed")
                 if not plugin.backoff.failures:
                     logs.warning("not registered, trying again", resource=name, cause=error)
-                plugin.retry_at = now + plugin.backoff.failed()
+                plugin.retry_at = moment + plugin.backoff.failed()
                 return  # what fails for one is slow to fail for all
 
     def registered(self) -> dict[str, bool]:
@@ -101,7 +101,7 @@ class Manager:
             plugin.server.stop()
         self._plugins.clear()
 
-    def _register(self, plugin: _Plugin, kubelet: Identity, now: float) -> None:
+    def _register(self, plugin: _Plugin, kubelet: Identity, moment: float) -> None:
         """Tell the kubelet of a plugin. One that it never listens to gets a new server first."""
         name = plugin.server.resource
         if plugin.unheard >= DEAF:
@@ -111,11 +111,11 @@ class Manager:
         register(self._socket, plugin.server.socket.name, name)
         logs.info("registered", resource=name)
         self._observer.count(REGISTRATIONS, name, "accepted")
-        plugin.kubelet, plugin.watched_at = kubelet, now
+        plugin.kubelet, plugin.watched_at = kubelet, moment
         plugin.unheard += 1
 
     @staticmethod
-    def _gave_way(plugin: _Plugin, now: float) -> bool:
+    def _gave_way(plugin: _Plugin, moment: float) -> bool:
         """Tell whether another process serves the resource in this one's place.
 
         The kubelet keeps to who registered last, and two that each take it back would never end.
@@ -130,12 +130,12 @@ class Manager:
             )
         plugin.displaced = displaced
         if displaced:
-            plugin.kubelet, plugin.retry_at = None, now + LONGEST_RETRY
+            plugin.kubelet, plugin.retry_at = None, moment + LONGEST_RETRY
         return displaced
 
     @staticmethod
-    def _unwatched(plugin: _Plugin, now: float) -> bool:
+    def _unwatched(plugin: _Plugin, moment: float) -> bool:
         """Tell whether the kubelet, though it knows the plugin, has not listened for a while, or may not."""
         if plugin.server.streams:
-            plugin.watched_at, plugin.unheard = now, 0
-        return plugin.server.made_room() or now - plugin.watched_at > UNWATCHED
+            plugin.watched_at, plugin.unheard = moment, 0
+        return plugin.server.made_room() or moment - plugin.watched_at > UNWATCHED

@@ -59,15 +59,15 @@ class Published:
 
     def put(self, snapshot: Snapshot) -> None:
         """Advertise this from now on. Devices that are the same stay the same object."""
-        before, kept = self.snapshot.resources, dict(snapshot.resources)
+        before, resources = self.snapshot.resources, dict(snapshot.resources)
         for name, devices in snapshot.resources.items():
             old = before.get(name, NO_DEVICES)
             if devices == old:
-                kept[name] = old
+                resources[name] = old
             elif _log(name, old, devices):
                 self.observer.count(REENUMERATIONS, name)
         with self.changed:
-            self.snapshot = replace(snapshot, resources=kept)
+            self.snapshot = replace(snapshot, resources=resources)
             self.changed.notify_all()
 
 
@@ -99,8 +99,8 @@ class ResourceServer:
     @property
     def displaced(self) -> bool:
         """Whether another process listens where this server did."""
-        found, own = identity(self.socket), self._listener.identity
-        if own is None or found is None or found == own:
+        socket_identity, own = identity(self.socket), self._listener.identity
+        if own is None or socket_identity is None or socket_identity == own:
             return False
         with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as channel:
             channel.settimeout(1.0)
@@ -155,7 +155,7 @@ class ResourceServer:
         self._admit(context)
         try:
             while (sent := self._news(sent, context)) is not None:
-                yield api_pb2.ListAndWatchResponse(devices=[_message(one) for one in sent])
+                yield api_pb2.ListAndWatchResponse(devices=[_message(device) for device in sent])
         finally:
             with self._published.changed:
                 if context in self._streams:
@@ -168,8 +168,8 @@ class ResourceServer:
             oldest = self._streams[:-MOST_STREAMS]
             del self._streams[:-MOST_STREAMS]
             self._crowded |= bool(oldest)
-        for one in oldest:
-            one.cancel()  # type: ignore[no-untyped-call]
+        for stream in oldest:
+            stream.cancel()  # type: ignore[no-untyped-call]
 
     def _news(self, sent: Devices | None, context: grpc.ServicerContext) -> Devices | None:
         """Wait for other devices than were sent, and return them; None: who asked has gone, or will."""
@@ -177,8 +177,8 @@ class ResourceServer:
             self._published.changed.wait_for(
                 lambda: self._devices() is not sent or self._closing or not context.is_active()
             )
-            now = self._devices()
-            return None if now is sent or not context.is_active() else now
+            devices = self._devices()
+            return None if devices is sent or not context.is_active() else devices
 
     def _devices(self) -> Devices:
         return self._published.snapshot.resources.get(self.resource, NO_DEVICES)
@@ -191,8 +191,8 @@ class ResourceServer:
         self, request: api_pb2.PreferredAllocationRequest, context: grpc.ServicerContext
     ) -> api_pb2.PreferredAllocationResponse:
         answer = api_pb2.PreferredAllocationResponse()
-        now = self._published.snapshot
-        devices = now.resources.get(self.resource, NO_DEVICES)
+        snapshot = self._published.snapshot
+        devices = snapshot.resources.get(self.resource, NO_DEVICES)
         with self._observed("GetPreferredAllocation", context):
             for container_request in request.container_requests:
                 chosen = prefer(
@@ -200,8 +200,8 @@ class ResourceServer:
                     container_request.available_deviceIDs,
                     container_request.must_include_deviceIDs,
                     container_request.allocation_size,
-                    now.config.sharing.allocation_policy,
-                    now.topology,
+                    snapshot.config.sharing.allocation_policy,
+                    snapshot.topology,
                 )
                 answer.container_responses.add(deviceIDs=chosen)
         return answer
@@ -210,13 +210,15 @@ class ResourceServer:
         self, request: api_pb2.AllocateRequest, context: grpc.ServicerContext
     ) -> api_pb2.AllocateResponse:
         answer = api_pb2.AllocateResponse()
-        now = self._published.snapshot
-        devices = now.resources.get(self.resource, NO_DEVICES)
+        snapshot = self._published.snapshot
+        devices = snapshot.resources.get(self.resource, NO_DEVICES)
         with self._observed("Allocate", context):
             for container_request in request.container_requests:
                 token = str(uuid.uuid4())
-                given = grant(devices, container_request.devices_ids, now.config, now.host, token)
-                answer.container_responses.append(_response(given))
+                granted = grant(
+                    devices, container_request.devices_ids, snapshot.config, snapshot.host, token
+                )
+                answer.container_responses.append(_response(granted))
             self._observer.count(ALLOCATIONS, self.resource)
         return answer
 
@@ -242,33 +244,33 @@ def _message(device: Device) -> api_pb2.Device:
     return message
 
 
-def _response(given: Grant) -> api_pb2.ContainerAllocateResponse:
+def _response(granted: Grant) -> api_pb2.ContainerAllocateResponse:
     return api_pb2.ContainerAllocateResponse(
-        envs=given.envs,
+        envs=granted.envs,
         mounts=[
             api_pb2.Mount(
                 container_path=mount.inside, host_path=mount.outside, read_only=mount.read_only
             )
-            for mount in given.mounts
+            for mount in granted.mounts
         ],
         devices=[
             api_pb2.DeviceSpec(container_path=inside, host_path=outside, permissions="rw")
-            for inside, outside in given.nodes
+            for inside, outside in granted.nodes
         ],
-        annotations=given.annotations,
-        cdi_devices=[api_pb2.CDIDevice(name=name) for name in given.cdi_devices],
+        annotations=granted.annotations,
+        cdi_devices=[api_pb2.CDIDevice(name=name) for name in granted.cdi_devices],
     )
 
 
-def _log(resource: str, before: tuple[Device, ...], now: tuple[Device, ...]) -> bool:
+def _log(resource: str, before: tuple[Device, ...], devices: tuple[Device, ...]) -> bool:
     """Log what is new. Returns whether devices came or went."""
-    changed = {device.id for device in before} != {device.id for device in now}
+    changed = {device.id for device in before} != {device.id for device in devices}
     if changed:
-        logs.info("devices", resource=resource, count=len(now))
+        logs.info("devices", resource=resource, count=len(devices))
     old = {device.uuid: device.problem for device in before}
-    for one, problem in {device.uuid: device.problem for device in now}.items():
-        if problem and problem != old.get(one):
-            logs.warning("device is unhealthy", device=one, cause=problem)
-        elif not problem and old.get(one):
-            logs.info("device is healthy again", device=one)
+    for device_uuid, problem in {device.uuid: device.problem for device in devices}.items():
+        if problem and problem != old.get(device_uuid):
+            logs.warning("device is unhealthy", device=device_uuid, cause=problem)
+        elif not problem and old.get(device_uuid):
+            logs.info("device is healthy again", device=device_uuid)
     return changed

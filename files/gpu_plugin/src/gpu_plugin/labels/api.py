@@ -50,8 +50,8 @@ class NodeApi:
     def read(self) -> Seen:
         """Return the node. ApiError."""
         doing = f"reading node {self._node}"
-        found = self._ask(doing, "GET", NODES, query=self._query, accept=METADATA_LIST)
-        items, version = understood(doing, lambda: (found["items"] or [], found["metadata"]))
+        answer = self._ask(doing, "GET", NODES, query=self._query, accept=METADATA_LIST)
+        items, version = understood(doing, lambda: (answer["items"] or [], answer["metadata"]))
         if not items:
             raise ApiError(
                 doing,
@@ -66,10 +66,10 @@ class NodeApi:
         doing = f"watching node {self._node}"
         where, query = (self._access, doing, NODES, since, seconds), self._query
         events = watch.events(*where, query=query, accept=METADATA, rights=NODE_RIGHTS)
-        for kind, found, version in events:
+        for kind, node, version in events:
             if kind == watch.DELETED:
                 raise ApiError(doing, "the node was deleted", status=MISSING)
-            state = functools.partial(_state, found)
+            state = functools.partial(_state, node)
             yield understood(doing, state) if kind in watch.CHANGED else None, version
 
     def write(self, change: Change) -> NodeState:

@@ -102,7 +102,7 @@ def fill(command: argparse.ArgumentParser) -> None:
         config=os.environ.get("GFD_CONFIG_FILE") or os.environ.get("CONFIG_FILE") or None
     )
     command.add_argument("--kubelet-socket", help=argparse.SUPPRESS)  # the plugin's
-    commands.texts(command, ((*one[:3], "", one[3]) for one in TEXTS))
+    commands.texts(command, ((*text[:3], "", text[3]) for text in TEXTS))
     command.add_argument(
         "--remove", action="store_true", help="remove all labels that were written, and exit"
     )
@@ -141,8 +141,8 @@ def _run(options: argparse.Namespace) -> int:
 
 def _unused(options: argparse.Namespace) -> list[str]:
     """Return the flags that were given and have no meaning here."""
-    given = sources.given(options)
-    keys = (key for key in config.RUN_KEYS if key.path in given and key.path not in MATTER)
+    options_given = sources.given(options)
+    keys = (key for key in config.RUN_KEYS if key.path in options_given and key.path not in MATTER)
     return [
         *(key.flags[0] for key in keys),
         *(["--kubelet-socket"] if options.kubelet_socket is not None else []),

@@ -67,11 +67,11 @@ class InForce:
 
     def follow(self, plugin: Mapping[str, Any] | None) -> bool:
         """Take what is in force by the word of the plugin, or the file's. Returns whether it is another."""
-        found = self._chosen(plugin)
-        self.known = found is not None
-        if found is None or found == self._taken:
+        configuration = self._chosen(plugin)
+        self.known = configuration is not None
+        if configuration is None or configuration == self._taken:
             return False
-        self._taken, self.config = found, found.config
+        self._taken, self.config = configuration, configuration.config
         return True
 
     def _chosen(self, plugin: Mapping[str, Any] | None) -> Loaded | None:
@@ -80,26 +80,26 @@ class InForce:
         if not isinstance(digest, str):
             self._strange_since, self.problem = None, self._refused
             return self._read or self._taken
-        for one in (self._read, self._taken):
-            if one is not None and one.digest == digest:
-                return self._agreed(one, why)
-        if kept := self._kept(digest):
-            return self._agreed(kept, why)
+        for loaded in (self._read, self._taken):
+            if loaded is not None and loaded.digest == digest:
+                return self._agreed(loaded, why)
+        if last_good := self._kept(digest):
+            return self._agreed(last_good, why)
         return self._strange(why)
 
-    def _agreed(self, one: Loaded, why: str) -> Loaded:
+    def _agreed(self, loaded: Loaded, why: str) -> Loaded:
         self._strange_since = None
-        self.problem = "" if one is self._read else why
-        return one
+        self.problem = "" if loaded is self._read else why
+        return loaded
 
     def _strange(self, why: str) -> Loaded | None:
         """The plugin serves what is not known here, such as another file, or has not looked yet."""
-        now = self._clock()
-        self._strange_since = now if self._strange_since is None else self._strange_since
+        moment = self._clock()
+        self._strange_since = moment if self._strange_since is None else self._strange_since
         if why:
             self.problem = f"{UNKNOWN}, as it refused the file's: {why}"
             return None
-        if now - self._strange_since < PATIENCE:
+        if moment - self._strange_since < PATIENCE:
             return self._taken
         if self._taken != self._read:
             logs.warning("the plugin serves another file than this one, which labels follow")
@@ -109,9 +109,9 @@ class InForce:
     def _kept(self, digest: str) -> Loaded | None:
         """Return what the plugin kept, if that is what it serves."""
         try:
-            found = read(self._last_good) or {}
-            if found.get("sha256") != digest or not isinstance(found.get("text"), str):
+            state = read(self._last_good) or {}
+            if state.get("sha256") != digest or not isinstance(state.get("text"), str):
                 return None
-            return self._source.parse(found["text"], str(self._last_good))
+            return self._source.parse(state["text"], str(self._last_good))
         except (StateUnusable, ConfigError):
             return None

@@ -123,7 +123,9 @@ def labels(facts: Facts, config: Config, started: int | None = None) -> Labels:
     by_uuid = {each.device.uuid: _replication(each) for each in advertised.offered}
     result |= _allocation(config)
     result |= _under(VENDOR, "/", _versions(facts) | _node(facts, views))
-    result[f"{VENDOR}/mps.capable"] = _word(any(one.strategy == "mps" for one in by_uuid.values()))
+    result[f"{VENDOR}/mps.capable"] = _word(
+        any(replication.strategy == "mps" for replication in by_uuid.values())
+    )
     result |= _gpus(facts, by_uuid, config.mig_strategy)
     if config.mig_strategy != "none":
         result[f"{VENDOR}/mig.strategy"] = config.mig_strategy
@@ -163,8 +165,8 @@ def _word(truth: bool) -> str:
     return str(truth).lower()
 
 
-def _under(resource: str, sign: str, found: Labels) -> Labels:
-    return {f"{resource}{sign}{name}": text for name, text in found.items()}
+def _under(resource: str, sign: str, labels_below: Labels) -> Labels:
+    return {f"{resource}{sign}{name}": text for name, text in labels_below.items()}
 
 
 def _replication(offered: Offered) -> Replication:
@@ -179,19 +181,19 @@ def _replication(offered: Offered) -> Replication:
 
 def _together(uuids: Iterable[str], by_uuid: Mapping[str, Replication]) -> Replication:
     """Return the one that stands for several: that with the most replicas."""
-    some = (by_uuid.get(uuid, Replication(1)) for uuid in uuids)
-    return max(some, key=lambda one: one.replicas, default=Replication(0))
+    replications = (by_uuid.get(uuid, Replication(1)) for uuid in uuids)
+    return max(replications, key=lambda replication: replication.replicas, default=Replication(0))
 
 
 def _vgpu(facts: Facts) -> Labels:
     if not facts.vgpus:
         return {}
     hosts = [host for host in facts.vgpus.values() if host is not None]
-    found = {"present": _word(bool(hosts))}
+    labels_of_hosts = {"present": _word(bool(hosts))}
     if hosts:
-        found["host-driver-version"] = value(hosts[0].host_driver_version)
-        found["host-driver-branch"] = value(hosts[0].host_driver_branch)
-    return _under(f"{VENDOR}/vgpu", ".", found)
+        labels_of_hosts["host-driver-version"] = value(hosts[0].host_driver_version)
+        labels_of_hosts["host-driver-branch"] = value(hosts[0].host_driver_branch)
+    return _under(f"{VENDOR}/vgpu", ".", labels_of_hosts)
 
 
 def _versions(facts: Facts) -> Labels:
@@ -233,15 +235,17 @@ def _gpus(facts: Facts, by_uuid: Mapping[str, Replication], strategy: str) -> La
     alike = [view for view in facts.inventory.gpus if view.gpu.name == model]
     whole = [view for view in alike if strategy == "none" or not view.gpu.mig_current]
     gpu = (whole or alike)[0].gpu
-    found = _base(model, len(alike), _together((view.gpu.uuid for view in whole), by_uuid), "")
+    labels_of_model = _base(
+        model, len(alike), _together((view.gpu.uuid for view in whole), by_uuid), ""
+    )
     if gpu.memory_total:
-        found["memory"] = str(gpu.memory_total // MIB)
+        labels_of_model["memory"] = str(gpu.memory_total // MIB)
     major, minor = gpu.compute_capability
     if major:
         special = {(7, 5): "turing", (8, 9): "ada-lovelace"}
-        found["family"] = special.get((major, minor)) or FAMILIES.get(major, "undefined")
-        found["compute.major"], found["compute.minor"] = str(major), str(minor)
-    return _under(GPU_RESOURCE, ".", found)
+        labels_of_model["family"] = special.get((major, minor)) or FAMILIES.get(major, "undefined")
+        labels_of_model["compute.major"], labels_of_model["compute.minor"] = str(major), str(minor)
+    return _under(GPU_RESOURCE, ".", labels_of_model)
 
 
 def _single(
@@ -254,11 +258,14 @@ def _single(
     if not on:
         return {}
     if advertised.refusal:
-        found = {"product": value(on[0].gpu.name, "MIG-INVALID"), "sharing-strategy": ""}
-        found |= dict.fromkeys(("count", "replicas", "memory"), "0")
+        labels_of_profile = {
+            "product": value(on[0].gpu.name, "MIG-INVALID"),
+            "sharing-strategy": "",
+        }
+        labels_of_profile |= dict.fromkeys(("count", "replicas", "memory"), "0")
     else:
-        found = _mig(facts, _pairs(on), by_uuid)
-    return _under(GPU_RESOURCE, ".", found)
+        labels_of_profile = _mig(facts, _pairs(on), by_uuid)
+    return _under(GPU_RESOURCE, ".", labels_of_profile)
 
 
 def _mig(
@@ -270,17 +277,17 @@ def _mig(
     shared = _together((mig.uuid for _view, mig in pairs), by_uuid)
     view, mig = pairs[0]
     result = _base(view.gpu.name, len(pairs), shared, f"MIG-{mig.profile.replace('+', '.')}")
-    if one := facts.attributes.get(mig.uuid):
+    if attributes := facts.attributes.get(mig.uuid):
         numbers = {
-            "memory": one.memory_mib,
-            "multiprocessors": one.multiprocessors,
-            "slices.gi": one.gi_slices,
-            "slices.ci": one.ci_slices,
-            "engines.copy": one.copy_engines,
-            "engines.decoder": one.decoders,
-            "engines.encoder": one.encoders,
-            "engines.jpeg": one.jpegs,
-            "engines.ofa": one.ofas,
+            "memory": attributes.memory_mib,
+            "multiprocessors": attributes.multiprocessors,
+            "slices.gi": attributes.gi_slices,
+            "slices.ci": attributes.ci_slices,
+            "engines.copy": attributes.copy_engines,
+            "engines.decoder": attributes.decoders,
+            "engines.encoder": attributes.encoders,
+            "engines.jpeg": attributes.jpegs,
+            "engines.ofa": attributes.ofas,
         }
         result |= {name: str(number) for name, number in numbers.items()}
     return result

@@ -51,13 +51,13 @@ class MigByLabel:
         self._look()
         answer = self._answer()
         chosen = self._paths.chosen.exists()
-        found = decide(label, self._declared, self._digest, answer, chosen=chosen)
+        decision = decide(label, self._declared, self._digest, answer, chosen=chosen)
         if label and self._damage:
-            found = Decision(FAILED, self._damage)
-        if problem := self._ask(found, answer):
-            found = found._replace(reason=problem)
-        changed = found[:2] != self.decision[:2]
-        self.decision = found
+            decision = Decision(FAILED, self._damage)
+        if problem := self._ask(decision, answer):
+            decision = decision._replace(reason=problem)
+        changed = decision[:2] != self.decision[:2]
+        self.decision = decision
         return changed
 
     def _look(self) -> None:
@@ -70,32 +70,32 @@ class MigByLabel:
             return
         try:
             text = bounded.read_text(self._paths.config)
-            found = Declared.load(text, str(self._paths.config))
-            found.selection()  # checks all of it
+            declared = Declared.load(text, str(self._paths.config))
+            declared.selection()  # checks all of it
         except (OSError, ValueError, NodeError) as error:
             self._damage = str(error)
             return
-        self._declared = found if found.by_label else None
+        self._declared = declared if declared.by_label else None
         self._digest = hashlib.sha256(text.encode()).hexdigest()
 
     def _answer(self) -> Answer | None:
         try:
-            found = read(self._paths.answer)
+            answer = read(self._paths.answer)
         except StateUnusable:
             return None
-        return None if found is None else Answer.of(found, alive=alive(found))
+        return None if answer is None else Answer.of(answer, alive=alive(answer))
 
     def _ask(self, decision: Decision, answer: Answer | None) -> str:
         """Bring the file up to date, and write it again where nobody answers. Returns what stands in the way."""
-        path, request, now = self._paths.asked, decision.request, self._clock()
+        path, request, moment = self._paths.asked, decision.request, self._clock()
         try:
             if request is None:
                 path.unlink(missing_ok=True)
             elif bounded.peek(path) != request.dump() or (
-                not answered(decision, answer) and now - self._asked_at >= AGAIN
+                not answered(decision, answer) and moment - self._asked_at >= AGAIN
             ):
                 files.replace(path, request.dump())
-                self._asked_at = now
+                self._asked_at = moment
                 logs.info("MIG layout asked for", name=request.name or "(none)")
         except OSError as error:
             return f"can't write {path}: {error.strerror or error}"

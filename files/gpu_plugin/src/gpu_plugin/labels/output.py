@@ -79,30 +79,30 @@ class NodeFeature:
     def write(self, labels: Mapping[str, str]) -> bool:
         """Reconcile the object with these labels; tell whether it had others. ApiError."""
         doing = f"writing NodeFeature {self._namespace}/{self._name}"
-        found = if_there(lambda: self._ask(doing, "GET", self._path))
+        existing = if_there(lambda: self._ask(doing, "GET", self._path))
         meta: dict[str, Any] = {
             "name": self._name,
             "labels": {"nfd.node.kubernetes.io/node-name": self._node},
         }
-        owners = self._owned_by(anew=found is None)
+        owners = self._owned_by(anew=existing is None)
         if owners is not None:
             meta["ownerReferences"] = owners
         features: dict[str, Any] = {"attributes": {}, "flags": {}, "instances": {}}
-        wanted = {
+        desired = {
             "apiVersion": f"{GROUP}/{VERSION}",
             "kind": "NodeFeature",
             "metadata": meta,
             "spec": {"features": features, "labels": dict(labels)},
         }
-        if found is None:
-            self._ask(doing, "POST", self._folder, wanted)
+        if existing is None:
+            self._ask(doing, "POST", self._folder, desired)
             return True
-        before = understood(doing, lambda: dict(found["metadata"]))
-        given = understood(doing, lambda: (found.get("spec") or {}).get("labels"))
-        if given == dict(labels) and {**before, **meta} == before:
+        before = understood(doing, lambda: dict(existing["metadata"]))
+        current = understood(doing, lambda: (existing.get("spec") or {}).get("labels"))
+        if current == dict(labels) and {**before, **meta} == before:
             return False
-        wanted["metadata"] = {**before, **meta}
-        self._ask(doing, "PUT", self._path, wanted)
+        desired["metadata"] = {**before, **meta}
+        self._ask(doing, "PUT", self._path, desired)
         return True
 
     def remove(self) -> None:
@@ -123,8 +123,10 @@ class NodeFeature:
                 self._owners = self._of_pod() if self._pod else self._of_node()
             except ApiError as error:
                 if not self._asked:
-                    what = "the NodeFeature object stays when its node goes: its owner is not known"
-                    logs.warning(what, cause=error)
+                    message = (
+                        "the NodeFeature object stays when its node goes: its owner is not known"
+                    )
+                    logs.warning(message, cause=error)
                 self._owners = None
             self._asked = True
         return self._owners

@@ -36,8 +36,8 @@ def value(text: str, suffix: str = "") -> str:
     plain = re.sub(r"\s+", "-", STRANGE.sub("", text).strip()).lstrip(EDGES)
     if not suffix:
         return plain[:LONGEST].rstrip(EDGES)
-    kept = plain[: LONGEST - len(suffix) - 1].rstrip(EDGES)
-    return f"{kept}-{suffix}" if kept else suffix
+    shortened = plain[: LONGEST - len(suffix) - 1].rstrip(EDGES)
+    return f"{shortened}-{suffix}" if shortened else suffix
 
 
 @dataclass(frozen=True)
@@ -74,7 +74,7 @@ class Change:
 
 def change(
     node: NodeState,
-    wanted: Mapping[str, str],
+    desired: Mapping[str, str],
     refused: str = "",
     mig_reason: str = "",
     quarantined: str = "",
@@ -84,16 +84,18 @@ def change(
     ``mig_reason`` is why the MIG layout that its label names is not there, ``quarantined`` what is set aside, and why.
     """
     theirs = _keys(node.annotations.get(NFD)) - node.ours
-    left = tuple(sorted(theirs & wanted.keys()))
-    mine = {key: text for key, text in wanted.items() if key not in theirs}
+    left = tuple(sorted(theirs & desired.keys()))
+    mine = {key: text for key, text in desired.items() if key not in theirs}
     labels: dict[str, str | None] = {
         key: text for key, text in sorted(mine.items()) if node.labels.get(key) != text
     }
     labels |= dict.fromkeys(sorted(node.ours & node.labels.keys() - mine.keys()))
     notes = {OURS: ",".join(sorted(mine)), REFUSED: refused, MIG_REASON: mig_reason}
     notes[QUARANTINED] = quarantined
-    others = {key: text for key, text in notes.items() if node.annotations.get(key, "") != text}
-    return Change(labels, {key: text or None for key, text in others.items()}, left)
+    changed_notes = {
+        key: text for key, text in notes.items() if node.annotations.get(key, "") != text
+    }
+    return Change(labels, {key: text or None for key, text in changed_notes.items()}, left)
 
 
 def _keys(text: str | None) -> frozenset[str]:

@@ -53,9 +53,9 @@ def read(host_root: Path, config: Config) -> Facts:
     """
     preload(config.driver.roots)
     with open_nvml() as nvml:
-        found = inventory(nvml)
-        gpus = [gpu.gpu for gpu in found.gpus]
-        migs = [mig for gpu in found.gpus for mig in gpu.migs]
+        gpus_found = inventory(nvml)
+        gpus = [gpu.gpu for gpu in gpus_found.gpus]
+        migs = [mig for gpu in gpus_found.gpus for mig in gpu.migs]
         attributes = {mig.uuid: _or_none(readings.attributes, mig) for mig in migs}
         cliques = {gpu.uuid: _or_none(readings.clique, gpu) for gpu in gpus}
         cuda = nvml.cuda_version()
@@ -63,8 +63,10 @@ def read(host_root: Path, config: Config) -> Facts:
     spaces = {uuid: _content(folder / "config") for uuid, folder in folders.items()}
     return Facts(
         Inventory(
-            found.driver_version,
-            tuple(GpuView(gpu.gpu, gpu.migs, problem=_problem(gpu.error)) for gpu in found.gpus),
+            gpus_found.driver_version,
+            tuple(
+                GpuView(gpu.gpu, gpu.migs, problem=_problem(gpu.error)) for gpu in gpus_found.gpus
+            ),
         ),
         cuda,
         _content(host_root / config.gfd.machine_type_file.lstrip("/"))

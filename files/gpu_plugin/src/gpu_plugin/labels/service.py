@@ -63,8 +63,8 @@ class Service(Process):
         self._chosen_for: object = None
         self._mig = mig.MigByLabel(settings.mig) if settings.mig else None
         self._models: list[str] = []
-        kept = settings.files.status.with_name(SET_ASIDE)
-        self._quarantine = QuarantineWatch(settings.files.host_root, kept)
+        set_aside = settings.files.status.with_name(SET_ASIDE)
+        self._quarantine = QuarantineWatch(settings.files.host_root, set_aside)
         self._plugin = Plugin(settings.files.plugin_status)
         self._name = NameWatch(settings.api.named, settings.api.kubeconfig, settings.api.node)
         self._in_force = InForce(source, settings.files.last_good)
@@ -143,33 +143,35 @@ class Service(Process):
         """Look at the GPUs and the node where it is time, and write what is to be written."""
         self._handle_messages()
         self._name.check(self._problems.keys() & {"node", "labels"})
-        now = time.monotonic()
+        moment = time.monotonic()
         asked = self.asked()
         if self._watch.changed() or asked:
             self._in_force.reload()
             self._read_at = 0.0
         self._follow()
         self._follow_quarantine()
-        if now >= self._read_at and self._in_force.known:
-            self._look(now)
+        if moment >= self._read_at and self._in_force.known:
+            self._look(moment)
         if self._settings.reads_node(self._config.gfd) and self._node_watch is None:
             self._node_watch = NodeWatch(self._connected().node, self._hear)
             self._node_watch.start()
         if self._node is not None:
             self._choose()
             self._follow_mig()
-        if now >= self._write_at:
-            self._try_to_write(now)
+        if moment >= self._write_at:
+            self._try_to_write(moment)
         notify("WATCHDOG=1")  # each of the two may wait for the API
         self._tell_health()
         self._tell()
 
     def _tell_health(self) -> None:
         """Tell the cluster of the GPUs' health."""
-        told = self._settings.tells(self._config.gfd)
+        events = self._settings.tells(self._config.gfd)
         wants = self._settings.condition
         before = self._beside
-        self._beside = self._reporter.keep(self._plugin.state(), told=told, condition=wants)
+        self._beside = self._reporter.keep(
+            self._plugin.state(), events_wanted=events, condition=wants
+        )
         for about, why in self._beside.items():
             if before.get(about) != why:
                 logs.warning(f"{about}: trying again", cause=why)
@@ -185,7 +187,7 @@ class Service(Process):
             self._apply(config)
             logs.info("configuration loaded")
 
-    def _look(self, now: float) -> None:
+    def _look(self, moment: float) -> None:
         try:
             facts = self._reader.read(self._settings.files.host_root, self._config)
         except NvmlError as error:
@@ -195,17 +197,17 @@ class Service(Process):
             if self._config.driver.fail_on_init_error and not self._driver_worked:
                 raise
             self._note("driver", error)
-            self._read_at = now + self._reading.failed()
+            self._read_at = moment + self._reading.failed()
             return
         if self._problems.pop("driver", None):
             logs.info("the driver is there", version=facts.inventory.driver_version)
         self._driver_worked = True
         self._reading.reset()
         sleep = self._config.gfd.sleep
-        self._read_at = now + jittered(sleep) if sleep is not None else float("inf")
-        wanted = self._labels(facts)
-        if wanted != self._wanted:
-            self._wanted = wanted
+        self._read_at = moment + jittered(sleep) if sleep is not None else float("inf")
+        desired = self._labels(facts)
+        if desired != self._wanted:
+            self._wanted = desired
             self._write_at = 0.0
 
     def _labels(self, facts: labels.Facts) -> labels.Labels:
@@ -247,17 +249,17 @@ class Service(Process):
 
     # --- writing ---
 
-    def _try_to_write(self, now: float) -> None:
+    def _try_to_write(self, moment: float) -> None:
         try:
             self._write()
         except NodeError as error:
             self._note("labels", error)
-            self._write_at = now + self._writing.failed()
+            self._write_at = moment + self._writing.failed()
             return
         if self._problems.pop("labels", None):
             logs.info("labels can be written again")
         self._writing.reset()
-        self._write_at = now + self._again()
+        self._write_at = moment + self._again()
 
     def _again(self) -> float:
         """Return after how many seconds to look whether what was written is still there."""
@@ -277,12 +279,12 @@ class Service(Process):
             where = self._settings.api.namespace
             logs.info("labels written", namespace=where, labels=len(self._wanted))
         if self._node is not None:
-            wanted = dict(self._wanted if self._output == API else {})
+            desired = dict(self._wanted if self._output == API else {})
             reason = self._mig.decision.reason if self._mig else ""
             if self._mig and self._mig.decision.state:
-                wanted[STATE_LABEL] = self._mig.decision.state
+                desired[STATE_LABEL] = self._mig.decision.state
             refused, aside = self._problems.get("choice", ""), self._quarantine.words
-            planned = change(self._node, wanted, refused, reason, aside)
+            planned = change(self._node, desired, refused, reason, aside)
             if planned:
                 self._node = self._connected().node.write(planned)
                 self._tell_mig(planned.labels.get(STATE_LABEL))

@@ -43,19 +43,19 @@ class Configs:
     def names(self) -> list[str]:
         """Return the names of the configurations. NodeError: the folder can't be read."""
         with files.failing(f"can't read {self.source}"):
-            found = sorted(self.source.iterdir())
-        return [path.name for path in found if path.is_file() and not path.name.startswith(".")]
+            paths = sorted(self.source.iterdir())
+        return [path.name for path in paths if path.is_file() and not path.name.startswith(".")]
 
     def stamp(self) -> tuple[object, ...]:
         """Return something that differs after a change of the folder, its files, or the link."""
-        found: list[object] = []
+        stamps: list[object] = []
         paths: list[Path] = []
         with contextlib.suppress(OSError):  # why it can't be read is said where one is chosen
             paths = sorted(self.source.iterdir())
-        found += [(path.name, files.stamp(path)) for path in paths]
+        stamps += [(path.name, files.stamp(path)) for path in paths]
         with contextlib.suppress(OSError):
-            found.append(os.readlink(self.link))
-        return tuple(found)
+            stamps.append(os.readlink(self.link))
+        return tuple(stamps)
 
     def follow(self, label: str) -> str:
         """Let the link lead to what a label asks for; return why it does not, or an empty text.
@@ -115,14 +115,14 @@ def choose(
         if name and name in names:
             return name
         if name:
-            what = f"there is no configuration {name!r}, which {whose} names"
-            raise NoChoice(what, cause=f"there are {known}")
-    for one in strategies:
-        if one == NAMED and DEFAULT_NAME in names:
+            message = f"there is no configuration {name!r}, which {whose} names"
+            raise NoChoice(message, cause=f"there are {known}")
+    for strategy in strategies:
+        if strategy == NAMED and DEFAULT_NAME in names:
             return DEFAULT_NAME
-        if one == SINGLE and len(names) == 1:
+        if strategy == SINGLE and len(names) == 1:
             return next(iter(names))
-        if one == EMPTY:
+        if strategy == EMPTY:
             return None
     raise NoChoice(
         "no configuration is chosen",
@@ -230,10 +230,10 @@ def rate(qps: str, burst: str) -> Rate:
 
 def extra(where: str, text: str) -> dict[str, str]:
     """Return labels of a list such as ``example.com/a=1,example.com/b=2``. InputError."""
-    found: dict[str, str] = {}
+    labels: dict[str, str] = {}
     for part in parts(text):
         key, sign, value = part.partition("=")
         if not sign:
             raise InputError.of(where, part, "key=value pairs with commas between them")
-        found.update([check_label(where, key, value)])
-    return found
+        labels.update([check_label(where, key, value)])
+    return labels

@@ -32,11 +32,11 @@ _SHORT: Final = re.compile(
 @lru_cache(maxsize=4096)
 def parse(text: str, key: str = "quantity") -> Number:
     """Return the value of a quantity: an int where it is whole. InputError: it is none."""
-    found = _FORM.match(text) if len(text) <= 64 else None
-    if found is None or (found[3] or "") not in _FACTORS:
+    match = _FORM.match(text) if len(text) <= 64 else None
+    if match is None or (match[3] or "") not in _FACTORS:
         raise InputError.of(key, text, "a quantity of Kubernetes, such as 10000Mi or 30")
-    factor = Fraction(10) ** int(found[2]) if found[2] else _FACTORS[found[3] or ""]
-    value = Fraction(found[1]) * factor
+    factor = Fraction(10) ** int(match[2]) if match[2] else _FACTORS[match[3] or ""]
+    value = Fraction(match[1]) * factor
     return value.numerator if value.denominator == 1 else value
 
 
@@ -69,6 +69,6 @@ def count(number: int) -> str:
 
 
 def _written(number: int, units: Mapping[str, int]) -> str:
-    fitting = (one for one in reversed([*units.items()]) if number and number % one[1] == 0)
+    fitting = (unit for unit in reversed([*units.items()]) if number and number % unit[1] == 0)
     unit, factor = next(fitting, ("", 1))
     return f"{number // factor}{unit}"

@@ -32,26 +32,26 @@ class Topology:
     def _scores(self) -> dict[tuple[str, int | None, str, int | None], int]:
         return {}
 
-    def score(self, one: Device, other: Device) -> int:
+    def score(self, first: Device, second: Device) -> int:
         """Return the worth of a pair, higher being better: any NVLink is more than any PCIe."""
-        pair = (one.gpu_uuid, one.numa_node, other.gpu_uuid, other.numa_node)
+        pair = (first.gpu_uuid, first.numa_node, second.gpu_uuid, second.numa_node)
         if pair not in self._scores:
-            self._scores[pair] = self._score(one, other)
+            self._scores[pair] = self._score(first, second)
         return self._scores[pair]
 
-    def _score(self, one: Device, other: Device) -> int:
-        level = self.levels.get(frozenset((one.gpu_uuid, other.gpu_uuid)))
+    def _score(self, first: Device, second: Device) -> int:
+        level = self.levels.get(frozenset((first.gpu_uuid, second.gpu_uuid)))
         if level is None:
-            level = SAME_NODE if one.numa_node == other.numa_node else OTHER_NODE
-        return FARTHEST - level + NVLINK * self._links(one.gpu_uuid, other.gpu_uuid)
+            level = SAME_NODE if first.numa_node == second.numa_node else OTHER_NODE
+        return FARTHEST - level + NVLINK * self._links(first.gpu_uuid, second.gpu_uuid)
 
-    def _links(self, one: str, other: str) -> int:
-        here, there = self.links.get(one), self.links.get(other)
+    def _links(self, first: str, second: str) -> int:
+        here, there = self.links.get(first), self.links.get(second)
         if here is None or there is None:
             return 0
         # One end may not have answered about a link that both have.
         direct = max(
-            here.peers.get(self.addresses.get(other, ""), 0),
-            there.peers.get(self.addresses.get(one, ""), 0),
+            here.peers.get(self.addresses.get(second, ""), 0),
+            there.peers.get(self.addresses.get(first, ""), 0),
         )
         return direct + min(here.switch, there.switch)

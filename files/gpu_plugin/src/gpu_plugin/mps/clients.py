@@ -46,8 +46,8 @@ class Client:
 
     def __str__(self) -> str:
         limits = [self.memory, self.threads and f"{self.threads}%"]
-        words = " ".join(filter(None, [self.pod, *limits]))
-        return f"{self.pid} ({words})" if words else str(self.pid)
+        description = " ".join(filter(None, [self.pod, *limits]))
+        return f"{self.pid} ({description})" if description else str(self.pid)
 
 
 def look(pid: int, proc: Path = PROC, logs: Path = POD_LOGS) -> Client:
@@ -58,7 +58,7 @@ def look(pid: int, proc: Path = PROC, logs: Path = POD_LOGS) -> Client:
     names = [path.name for path in logs.iterdir()] if uid and logs.is_dir() else []
     pod = pods.name_of(uid, names) if uid else ""
     memory, threads = env.get(MEMORY, "").partition("=")[2], env.get(THREADS, "")
-    return Client(pid, pod, *(printable(cut(one, LONGEST_LIMIT)) for one in (memory, threads)))
+    return Client(pid, pod, *(printable(cut(limit, LONGEST_LIMIT)) for limit in (memory, threads)))
 
 
 def holders(daemon: int) -> str:
@@ -67,9 +67,9 @@ def holders(daemon: int) -> str:
     It serves one at a time, so the one who says nothing is among them. SO_PEERCRED of the daemon's
     own sockets names them, whatever namespace they are in (unix(7), pidfd_getfd(2)).
     """
-    found = dict(_peers(daemon))
-    named = [_describe(pid, uid) for pid, uid in list(found.items())[:MOST_NAMED]]
-    more = [f"{len(found) - MOST_NAMED} more"] if len(found) > MOST_NAMED else []
+    processes = dict(_peers(daemon))
+    named = [_describe(pid, uid) for pid, uid in list(processes.items())[:MOST_NAMED]]
+    more = [f"{len(processes) - MOST_NAMED} more"] if len(processes) > MOST_NAMED else []
     return ", ".join([*named, *more])
 
 
@@ -77,8 +77,8 @@ def own_folder(pid: int, names: Names) -> str:
     """Return a control daemon's own directory; empty: the process is no such daemon of this device."""
     env = _environment(pid)
     own = env.get("CUDA_MPS_PIPE_DIRECTORY", "")
-    its = env.get("CUDA_MPS_LOG_DIRECTORY") == names.log and own.startswith(f"{names.ipc}/")
-    return own if its else ""
+    is_own = env.get("CUDA_MPS_LOG_DIRECTORY") == names.log and own.startswith(f"{names.ipc}/")
+    return own if is_own else ""
 
 
 def daemon(names: Names) -> tuple[int, str]:
@@ -100,7 +100,7 @@ def daemon(names: Names) -> tuple[int, str]:
 def servers(daemon: int) -> tuple[int, ...]:
     """Return the processes that a control daemon started. Clients have a server; without, none is."""
     parents = ((pid, stat_fields(pid)[1:3]) for pid in _pids())  # and the leaders of their groups
-    return tuple(pid for pid, found in parents if str(daemon) in found and pid != daemon)
+    return tuple(pid for pid, ancestors in parents if str(daemon) in ancestors and pid != daemon)
 
 
 def sees_all() -> bool:
@@ -149,11 +149,11 @@ def _environment(pid: int, proc: Path = PROC) -> dict[str, str]:
 
 def described(pids: Iterable[int]) -> str:
     """Return processes in words, without those that have ended."""
-    found = []
+    descriptions = []
     for pid in sorted(pids):
         with contextlib.suppress(OSError):
-            found.append(_describe(pid, (PROC / str(pid)).stat().st_uid))
-    return ", ".join(found)
+            descriptions.append(_describe(pid, (PROC / str(pid)).stat().st_uid))
+    return ", ".join(descriptions)
 
 
 def _describe(pid: int, uid: int) -> str:
@@ -168,9 +168,9 @@ def _peers(daemon: int) -> Iterator[tuple[int, int]]:
         for entry in (PROC / str(daemon) / "fd").iterdir():
             with contextlib.suppress(OSError):
                 if os.readlink(entry).startswith("socket:"):
-                    with _duplicate(process.fileno(), int(entry.name)) as one:
-                        one.getpeername()  # OSError: there is no other end
-                        raw = one.getsockopt(
+                    with _duplicate(process.fileno(), int(entry.name)) as descriptor_copy:
+                        descriptor_copy.getpeername()  # OSError: there is no other end
+                        raw = descriptor_copy.getsockopt(
                             socket.SOL_SOCKET, socket.SO_PEERCRED, CREDENTIALS.size
                         )
                         pid, uid, _gid = CREDENTIALS.unpack(raw)
@@ -180,7 +180,7 @@ def _peers(daemon: int) -> Iterator[tuple[int, int]]:
 
 def _duplicate(process: int, descriptor: int) -> socket.socket:
     libc = ctypes.CDLL(None, use_errno=True)
-    found = libc.syscall(PIDFD_GETFD, process, descriptor, 0)
-    if found < 0:
+    duplicate = libc.syscall(PIDFD_GETFD, process, descriptor, 0)
+    if duplicate < 0:
         raise OSError(ctypes.get_errno(), "pidfd_getfd")
-    return socket.socket(fileno=found)
+    return socket.socket(fileno=duplicate)

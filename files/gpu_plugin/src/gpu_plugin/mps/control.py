@@ -133,8 +133,8 @@ class Control:
         answer = self.ask(protocol.poll(server))
         if protocol.gone(answer):
             return ()
-        result, kept = protocol.polled(answer, bounds)
-        if bounds and not kept:
+        result, holds = protocol.polled(answer, bounds)
+        if bounds and not holds:
             logs.warning(
                 "a client changed the limits of its MPS server, setting them again",
                 device=self._names.device,
@@ -146,15 +146,15 @@ class Control:
         return result
 
     def _ask(self, command: str, seconds: float) -> str:
-        deadline, said = time.monotonic() + seconds, ""
+        deadline, answer_text = time.monotonic() + seconds, ""
         while True:
             output, problem = self._say(protocol.question(command), deadline - time.monotonic())
-            answer, said = protocol.answer(output), output or said
+            answer, answer_text = protocol.answer(output), output or answer_text
             if answer is not None:
                 break
             self.check_alive()
             if time.monotonic() > deadline:
-                raise protocol.lost(said, problem)
+                raise protocol.lost(answer_text, problem)
             time.sleep(PAUSE)
         if refused := protocol.refusal(answer):
             raise ControlError(f"the control daemon refuses {command}", cause=refused)
@@ -163,8 +163,8 @@ class Control:
     def _say(self, text: str, seconds: float) -> tuple[str, str]:
         """Return what the program answers, and what went wrong."""
         with failing(f"can't start {self._program}", ControlError):
-            done = bounded.run([self._program], text, self._environment, max(seconds, PAUSE))
-        return done.out, done.err.strip() or f"status {done.rc}"
+            completed = bounded.run([self._program], text, self._environment, max(seconds, PAUSE))
+        return completed.out, completed.err.strip() or f"status {completed.rc}"
 
     def quit(self, drain: float, go_on: Callable[[], bool]) -> None:
         """End the daemon: no new clients, and so many seconds for those that are there.

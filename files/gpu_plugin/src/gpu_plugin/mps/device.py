@@ -43,8 +43,8 @@ class Rollback:
     def load(self) -> None:
         """Take up what an earlier manager remembered. Only where root alone writes it may be believed."""
         try:
-            found = read(self._file.path, (VERSION,)) or {}
-            self._data = {key: found[key] for key in ("daemon", "compute_mode") if key in found}
+            state = read(self._file.path, (VERSION,)) or {}
+            self._data = {key: state[key] for key in ("daemon", "compute_mode") if key in state}
         except StateUnusable as error:
             logs.warning("what the last run left behind can't be read", cause=error)
 
@@ -146,7 +146,7 @@ class SharedMemory:
         self._problem = problem
 
     def _tidy(self, daemon: int, servers: Iterable[int], end: Callable[[str], object]) -> None:
-        now = time.time()
+        moment = time.time()
         if not (os.path.ismount(self._path) and any(self._path.iterdir()) and clients.sees_all()):
             return
         system = self._path.stat().st_dev
@@ -156,7 +156,7 @@ class SharedMemory:
         if ended := [end(f"shutdown_server {pid}") for pid in servers]:
             logs.info("servers without clients and containers are ended", servers=len(ended))
         else:
-            folders.clear(self._path, now - COARSE)
+            folders.clear(self._path, moment - COARSE)
 
 
 @dataclass(frozen=True)
@@ -173,11 +173,13 @@ def strangers(gpu: str, daemon: int, servers: Iterable[int]) -> str:
 
     Its ``servers``, known or new ones of the control daemon, get no context beside such a process, and serve nobody.
     """
-    found = readings.computing(gpu) if daemon else frozenset()
-    if not found or found & {*servers, *clients.servers(daemon)}:
+    pids = readings.computing(gpu) if daemon else frozenset()
+    if not pids or pids & {*servers, *clients.servers(daemon)}:
         return ""
-    who = clients.described(found)
-    return f"processes without MPS keep clients from the GPU: {who}" if who else ""
+    descriptions = clients.described(pids)
+    return (
+        f"processes without MPS keep clients from the GPU: {descriptions}" if descriptions else ""
+    )
 
 
 def shares(device: str, settings: Settings) -> Shares:
@@ -192,18 +194,18 @@ def prepare(names: Names, settings: Settings, options: Options, rollback: Rollba
     folders.make(names)
     with open_nvml() as nvml:
         gpu, memory, slices = _find(nvml, names.device)
-        found = settings.shares(memory, gpu.compute_capability, slices)
+        prepared_shares = settings.shares(memory, gpu.compute_capability, slices)
         # GPUs could be shared, and MIG devices in their place.
-        sharable = sum(max(len(nvml.mig_devices(one)), 1) for one in nvml.gpus()[0])
+        sharable = sum(max(len(nvml.mig_devices(gpu_beside)), 1) for gpu_beside in nvml.gpus()[0])
         if settings.multi_user:
             control.require_multi_user(options.control)
         if names.device == gpu.uuid:
-            if others := [process.pid for process in nvml.processes(gpu)]:
+            if pids := [process.pid for process in nvml.processes(gpu)]:
                 problem = "processes without MPS are on the GPU, clients wait until they have ended"
-                logs.warning(problem, gpu=gpu.uuid, pids=others)
+                logs.warning(problem, gpu=gpu.uuid, pids=pids)
             rollback.make_exclusive()
     size = settings.shm_size or folders.default_shm_size(sharable)
-    return Prepared(settings, found, options.own_shm and folders.mount_shm(names, size))
+    return Prepared(settings, prepared_shares, options.own_shm and folders.mount_shm(names, size))
 
 
 def _find(nvml: Nvml, device: str) -> tuple[Gpu, int, tuple[int, int]]:

@@ -172,13 +172,13 @@ def folder(path: Path, mode: int) -> None:
     """Make a folder that is ours. NodeError: what is there belongs to somebody else."""
     with failing(f"can't make {path}"):
         path.mkdir(parents=True, exist_ok=True)
-        found = path.lstat()
-        if not stat.S_ISDIR(found.st_mode):
+        status = path.lstat()
+        if not stat.S_ISDIR(status.st_mode):
             raise NodeError(f"{path} is not a folder")
-        if found.st_uid != os.geteuid():
+        if status.st_uid != os.geteuid():
             raise NodeError(
                 f"{path} is not ours",
-                cause=f"it belongs to user {found.st_uid}",
+                cause=f"it belongs to user {status.st_uid}",
                 hint="remove it, or choose another root",
             )
         path.chmod(mode)
@@ -186,8 +186,11 @@ def folder(path: Path, mode: int) -> None:
 
 def clean(names: Names) -> None:
     """Remove what an earlier control daemon left; the directory that containers have stays."""
-    kept = Path(names.pipe)
-    for path in (*kept.glob("*"), *(one for one in kept.parent.glob("*") if one != kept)):
+    pipe = Path(names.pipe)
+    for path in (
+        *pipe.glob("*"),
+        *(path_beside for path_beside in pipe.parent.glob("*") if path_beside != pipe),
+    ):
         with contextlib.suppress(OSError):
             Host().remove(str(path))
 
@@ -275,9 +278,9 @@ def unmount(names: Names) -> None:
     """Give shared memory and pipes back. A container that still has them keeps them."""
     for path in (names.shm, names.ipc):
         if os.path.ismount(path):
-            done = Host().run(["umount", path], check=False, timeout=TIMEOUT)
-            if done.rc:
-                logs.warning("a file system stays mounted", path=path, cause=done.err.strip())
+            completed = Host().run(["umount", path], check=False, timeout=TIMEOUT)
+            if completed.rc:
+                logs.warning("a file system stays mounted", path=path, cause=completed.err.strip())
 
 
 def default_shm_size(devices: int) -> int:

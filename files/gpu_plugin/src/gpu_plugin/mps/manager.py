@@ -45,14 +45,14 @@ class SettingsFolder:
             changed = self.path.stat().st_ctime_ns
             if changed == self._looked_at and time.time_ns() - changed > FRESH * 1e9:
                 return
-            self._looked_at, found = changed, state.devices(self.path)
+            self._looked_at, devices = changed, state.devices(self.path)
         except OSError as error:
             logs.warning("the settings of MPS control daemons can't be read", cause=error)
             return
-        for device in {*self.settings, *self.versions} - found:
+        for device in {*self.settings, *self.versions} - devices:
             self.settings.pop(device, None)
             self.versions.pop(device, None)
-        for device in sorted(filter(UUID.fullmatch, found)):
+        for device in sorted(filter(UUID.fullmatch, devices)):
             with contextlib.suppress(FileNotFoundError):
                 self._read(device)
 
@@ -133,17 +133,17 @@ class Manager(Process):
             for device in state.left(Path(root)):
                 known.setdefault(device, root)
         for device, root in known.items():
-            wanted = self._folder.settings.get(device)
-            mine = wanted is not None and wanted.root == root
+            desired = self._folder.settings.get(device)
+            mine = desired is not None and desired.root == root
             with contextlib.suppress(NodeError):  # no such root has files of ours
-                self._supervise(Names(device, root), wanted if mine else None)
+                self._supervise(Names(device, root), desired if mine else None)
 
-    def _supervise(self, names: Names, wanted: Settings | None) -> None:
-        kept = Path(settings_file(names.device, str(self._folder.path)))
-        one = Supervisor(names, wanted, kept, self._options, self._events)
-        self._supervisors[names.device] = one
+    def _supervise(self, names: Names, desired: Settings | None) -> None:
+        settings_path = Path(settings_file(names.device, str(self._folder.path)))
+        supervisor = Supervisor(names, desired, settings_path, self._options, self._events)
+        self._supervisors[names.device] = supervisor
         self._versions[names.device] = self._folder.versions.get(names.device)
-        one.start()
+        supervisor.start()
 
     def _look(self) -> None:
         for device in [
@@ -163,36 +163,38 @@ class Manager(Process):
 
     def _follow_settings(self) -> None:
         for device, supervisor in self._supervisors.items():
-            wanted = self._folder.settings.get(device)
+            desired = self._folder.settings.get(device)
             version = self._folder.versions.get(device)
-            if wanted and wanted.root != supervisor.names.root:
-                wanted = None  # it ends here, and begins there then
-            if self._versions[device] != version or (wanted is None) != (supervisor.wanted is None):
+            if desired and desired.root != supervisor.names.root:
+                desired = None  # it ends here, and begins there then
+            if self._versions[device] != version or (desired is None) != (
+                supervisor.wanted is None
+            ):
                 self._versions[device] = version
-                supervisor.want(wanted)
+                supervisor.want(desired)
         for device in self._folder.settings.keys() - self._supervisors.keys():
-            wanted = self._folder.settings[device]
-            self._supervise(Names(device, wanted.root), wanted)
+            desired = self._folder.settings[device]
+            self._supervise(Names(device, desired.root), desired)
 
     def _look_at_modes(self) -> None:
         # A MIG device has no compute mode, and each look opens the driver.
-        found = [
+        supervisors = [
             supervisor
             for supervisor in self._supervisors.values()
             if supervisor.names.device.startswith("GPU-")
         ]
         late = time.monotonic() - self._moded >= self._options.modes
-        due = bool(found) and (late or any(one.mode_due for one in found))
-        if due and self._modes.start(lambda: _keep_modes(found)):
+        due = bool(supervisors) and (late or any(whole_gpu.mode_due for whole_gpu in supervisors))
+        if due and self._modes.start(lambda: _keep_modes(supervisors)):
             self._moded = time.monotonic()
 
     def _tell(self) -> None:
-        found = [supervisor.ready for supervisor in self._supervisors.values()]
+        readiness = [supervisor.ready for supervisor in self._supervisors.values()]
         devices = {
             device: supervisor.names.root for device, supervisor in self._supervisors.items()
         }
         release = os.environ.get("GPU_NODE_RELEASE", "")
-        text = f"{sum(found)} of {len(found)} devices are ready"
+        text = f"{sum(readiness)} of {len(readiness)} devices are ready"
         self.report({"devices": devices, "release": release}, text)
 
 

@@ -82,12 +82,10 @@ def check(setting: Setting, answer: str) -> str:
     return result
 
 
-def _confirms(setting: Setting, found: str) -> bool:
+def _confirms(setting: Setting, text: str) -> bool:
     if setting.name.endswith(THREADS):
-        return (
-            NUMBER.fullmatch(found) is not None and abs(float(found) - float(setting.asked)) < 0.05
-        )
-    size, mib = SIZE.fullmatch(found), int(setting.asked.rstrip("M"))
+        return NUMBER.fullmatch(text) is not None and abs(float(text) - float(setting.asked)) < 0.05
+    size, mib = SIZE.fullmatch(text), int(setting.asked.rstrip("M"))
     # From 1 GiB on the program tells whole GiB, whatever it holds: 1500M reads as 1G.
     return size is not None and int(size[1]) == (mib // 1024 if size[2] == "G" else mib)
 
@@ -137,8 +135,8 @@ def polled(output: str, bounds: Bounds | None) -> tuple[tuple[int, ...], bool]:
     has_memory = bool(lines) and SIZE.fullmatch(lines[-1]) is not None
     memory = lines.pop() if has_memory else ""
     threads = lines.pop() if lines else ""
-    kept = bounds is not None and all(map(_confirms, settings(bounds), (memory, threads)))
-    return pids("\n".join(lines)), kept
+    holds = bounds is not None and all(map(_confirms, settings(bounds), (memory, threads)))
+    return pids("\n".join(lines)), holds
 
 
 def pids(answer: str) -> tuple[int, ...]:
@@ -151,8 +149,8 @@ def pids(answer: str) -> tuple[int, ...]:
 
 def faulted(server: int, clients: Sequence[int]) -> str:
     """Return what is said of a server that a client's fatal fault has ended for all of them."""
-    who = ", ".join(map(str, clients)) or "those that it still has"
-    return f"its MPS server {server} had a fatal fault, and takes nobody until these clients have ended: {who}"
+    holders = ", ".join(map(str, clients)) or "those that it still has"
+    return f"its MPS server {server} had a fatal fault, and takes nobody until these clients have ended: {holders}"
 
 
 def gone(answer: str) -> bool:
@@ -162,5 +160,5 @@ def gone(answer: str) -> bool:
 
 def event(line: str) -> str:
     """Return what a line of the program's log tells; empty for the traces of our own questions."""
-    words = STAMP.sub("", line.strip())
-    return "" if CHATTER.fullmatch(words) else cut(words, LONGEST_EVENT)
+    text = STAMP.sub("", line.strip())
+    return "" if CHATTER.fullmatch(text) else cut(text, LONGEST_EVENT)

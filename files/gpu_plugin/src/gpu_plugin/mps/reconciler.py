@@ -59,22 +59,22 @@ class Reconciler:
 
     def want(self, offers: Mapping[str, Offer], root: str, held: Collection[str] = ()) -> None:
         """Share these devices and no others; what is ``held`` stays as it is, shared or not."""
-        kept = {device: offer for device, offer in self._offers.items() if device in held}
+        staying = {device: offer for device, offer in self._offers.items() if device in held}
         asked = {device: self._decided(offer) for device, offer in offers.items()}
-        self._offers, self._root, self._begun = {**asked, **kept}, root, True
+        self._offers, self._root, self._begun = {**asked, **staying}, root, True
         self._leaving = (self._files.devices(root) | self._leaving) - {*self._offers, *held}
         self.tick()
 
     def _decided(self, offer: Offer) -> Offer:
         """Return an offer with whether users share a server: as in what runs, which is not ended for that alone."""
-        wanted = offer.settings
-        if wanted.multi_user is not None:
+        desired = offer.settings
+        if desired.multi_user is not None:
             return offer
-        now = self._files.look(offer.names.device, offer.names.root)
-        running = now.running.multi_user if now.serving and now.running else None
-        kept = running is not None and now.suits(replace(wanted, multi_user=running))
-        multi_user = running if kept else control.has_multi_user()
-        return replace(offer, settings=replace(wanted, multi_user=multi_user))
+        observed = self._files.look(offer.names.device, offer.names.root)
+        running = observed.running.multi_user if observed.serving and observed.running else None
+        is_suitable = running is not None and observed.suits(replace(desired, multi_user=running))
+        multi_user = running if is_suitable else control.has_multi_user()
+        return replace(offer, settings=replace(desired, multi_user=multi_user))
 
     def _is_foreign(self, device: str, observed: Observed) -> bool:
         """Tell whether a device is another's, or was by the daemon that still runs."""
@@ -89,32 +89,46 @@ class Reconciler:
         if known and (why := folders.refusal(self._root)):
             self._verdicts = dict.fromkeys(known, Verdict(why))
             return self.problems() != before
-        found = self._files.looks(known, self._root)
-        foreign = {device for device, one in found.items() if self._is_foreign(device, one)}
+        states = self._files.looks(known, self._root)
+        foreign = {
+            device
+            for device, observed_device in states.items()
+            if self._is_foreign(device, observed_device)
+        }
         self._leaving -= foreign
-        observed = {device: one for device, one in found.items() if device not in foreign}
+        observed = {
+            device: observed_device
+            for device, observed_device in states.items()
+            if device not in foreign
+        }
         self._manage(observed)
         self._verdicts = {
-            **{device: self._judge(device, one) for device, one in observed.items()},
+            **{
+                device: self._judge(device, observed_device)
+                for device, observed_device in observed.items()
+            },
             **{device: self._taken(device) for device in foreign & self._offers.keys()},
         }
-        for device, one in observed.items():
-            self._settle(device, one.settings)
+        for device, observed_device in observed.items():
+            self._settle(device, observed_device.settings)
         return self.problems() != before
 
     def _taken(self, device: str) -> Verdict:
-        who = self._files.owner(device)
-        return Verdict(f"{OWNERS.get(who, who)} has it shared by MPS")
+        owner = self._files.owner(device)
+        return Verdict(f"{OWNERS.get(owner, owner)} has it shared by MPS")
 
     def _manage(self, observed: Mapping[str, Observed]) -> None:
         """Have a manager where there is something for it to do."""
-        now = self._clock()
+        moment = self._clock()
         if self._files.manager():
             self._started = float("-inf")
             return
-        busy = any(device in self._offers or one.state for device, one in observed.items())
-        if busy and now - self._started >= AGAIN:
-            self._started = now
+        busy = any(
+            device in self._offers or observed_device.state
+            for device, observed_device in observed.items()
+        )
+        if busy and moment - self._started >= AGAIN:
+            self._started = moment
             self._units.run()
 
     def problems(self) -> dict[str, str]:
@@ -152,11 +166,11 @@ class Reconciler:
     def _clients_against(self, offers: Mapping[str, Offer]) -> str:
         """Return which clients stand against other offers, where these or those before say so."""
         for device in sorted({*offers, *self._offers, *self._files.devices(self._root)}):
-            now = offers.get(device)
-            observed = self._files.look(device, now.names.root if now else self._root)
-            one = now or self._offers.get(device)
-            settings = one.settings if one else observed.running or observed.settings
-            verdict = judge(now, observed)
+            current = offers.get(device)
+            observed = self._files.look(device, current.names.root if current else self._root)
+            offer = current or self._offers.get(device)
+            settings = offer.settings if offer else observed.running or observed.settings
+            verdict = judge(current, observed)
             if settings and settings.on_busy == REFUSE and verdict.busy:
                 return f"{device}: {verdict.problem}, and onBusy is {REFUSE}"
         return ""
@@ -168,22 +182,22 @@ class Reconciler:
 
     def _judge(self, device: str, observed: Observed) -> Verdict:
         verdict = self._verdict(device, observed)
-        now = self._clock()
+        moment = self._clock()
         if verdict.problem != KILLED:
             self._killed.pop(device, None)
-        elif observed.serving and now - self._killed.setdefault(device, now) < ADOPTION:
+        elif observed.serving and moment - self._killed.setdefault(device, moment) < ADOPTION:
             return self._verdicts.get(device, verdict)  # its clients know nothing of that
         if verdict.problem or device not in self._offers or observed.state is None:
             self._served.pop(device, None)
             return verdict
         daemon = int(observed.state["daemon"])
-        known, since = self._served.get(device, (daemon, now - BLIP))
+        known, since = self._served.get(device, (daemon, moment - BLIP))
         if known != daemon:  # its clients are lost, also if nobody saw it away
-            since = now
+            since = moment
         self._served[device] = (daemon, since)
         return (
             Verdict("its MPS control daemon ended and runs again")
-            if now - since < BLIP
+            if moment - since < BLIP
             else verdict
         )
 
@@ -196,11 +210,11 @@ class Reconciler:
 
     def _settle(self, device: str, known: Settings | None) -> None:
         """Write or remove a device's settings, where they are others than they should be."""
-        offer, path, now = self._offers.get(device), self._files.file(device), self._clock()
+        offer, path, moment = self._offers.get(device), self._files.file(device), self._clock()
         if offer is None:
             wrong = path.exists()
         else:  # one that has other limits all the same is asked to look at the device again
-            again = now - self._written.get(device, float("-inf")) >= AGAIN
+            again = moment - self._written.get(device, float("-inf")) >= AGAIN
             wrong = known != offer.settings or (self._verdicts[device].other and again)
         if not wrong:
             return
@@ -217,7 +231,7 @@ class Reconciler:
         except NodeError as error:
             self._complain(device, path, str(error))
         else:
-            self._written[device] = now
+            self._written[device] = moment
             self._complaints.pop(device, None)
 
     def _complain(self, device: str, path: Path, cause: str) -> None:

@@ -61,9 +61,9 @@ class Report:
         self._complained = False
         self._data = {**EMPTY, "device": names.device, "clients_pipe": names.pipe}
 
-    def resume(self, found: Mapping[str, Any]) -> None:
+    def resume(self, state: Mapping[str, Any]) -> None:
         """Go on with what an earlier manager told, until the daemon itself has been asked."""
-        self._data.update({key: found[key] for key in EMPTY})
+        self._data.update({key: state[key] for key in EMPTY})
 
     def shares(self, shares: Shares, own_shm: bool, multi_user: bool = False) -> None:
         """Tell what is asked for: the bounds of one share, and of a client that says nothing."""
@@ -142,14 +142,19 @@ def read(path: Path) -> dict[str, Any] | None:
 
 
 def _with_settings(path: Path) -> tuple[dict[str, Any], Settings | None] | None:
-    found = read(path)
-    return None if found is None else (found, settings_of(found["settings"]))
+    state = read(path)
+    return None if state is None else (state, settings_of(state["settings"]))
 
 
 def load(root: Path) -> list[dict[str, Any]]:
     """Return the states of a node's daemons, by device. Where a manager was killed it is CRASHED."""
-    found = filter(None, map(read, sorted(root.glob("*-*.json"))))
-    return [one if alive(one) or one["state"] == FAILED else {**one, **KILLED} for one in found]
+    states = filter(None, map(read, sorted(root.glob("*-*.json"))))
+    return [
+        device_state
+        if alive(device_state) or device_state["state"] == FAILED
+        else {**device_state, **KILLED}
+        for device_state in states
+    ]
 
 
 def everywhere(root: Path | None = None, settings: Path = Path(SETTINGS)) -> list[dict[str, Any]]:
@@ -171,29 +176,31 @@ def describe(states: list[dict[str, Any]]) -> str:
     lines = []
     for state in states:
         limits = state["limits"]["asked"]
-        words = [f"{state['device']}: {state['state']} since {state['since']}"]
+        report_lines = [f"{state['device']}: {state['state']} since {state['since']}"]
         if limits and state["settings"].get("owner") == DRA:
-            words.append(f"shares of claims, at most {limits['memory_mib']} MiB")
+            report_lines.append(f"shares of claims, at most {limits['memory_mib']} MiB")
         elif limits:
-            words.append(
+            report_lines.append(
                 f"{state['replicas']} shares of {limits['memory_mib']} MiB"
                 f" and {limits['threads']:g}% of the threads"
             )
         if state["multi_user"]:
-            words.append("multi-user server")
-        words.append(f"restarts: {state['restarts']}")
-        lines.append(", ".join(words))
+            report_lines.append("multi-user server")
+        report_lines.append(f"restarts: {state['restarts']}")
+        lines.append(", ".join(report_lines))
         if state["problem"]:
             lines.append(f"  problem: {state['problem']}")
         for server in state["servers"]:
-            clients = ", ".join(str(Client(**one)) for one in server["who"]) or "none"
+            clients = ", ".join(str(Client(**client)) for client in server["who"]) or "none"
             lines.append(f"  server {server['pid']}, clients: {clients}")
     return "\n".join(lines)
 
 
 def _whole(limits: Mapping[str, Any], servers: list[Any]) -> bool:
     asked = limits["asked"]
-    if not isinstance(asked, dict) or not all(isinstance(one, Number) for one in asked.values()):
+    if not isinstance(asked, dict) or not all(
+        isinstance(number, Number) for number in asked.values()
+    ):
         return False
     return (not asked or {"memory_mib", "threads"} <= asked.keys()) and all(
         isinstance(server, dict) and _pids([server.get("pid")]) and _pids(server.get("clients"))
@@ -201,8 +208,8 @@ def _whole(limits: Mapping[str, Any], servers: list[Any]) -> bool:
     )
 
 
-def _pids(found: Any) -> bool:
-    return isinstance(found, list) and all(isinstance(one, int) for one in found)
+def _pids(value: Any) -> bool:
+    return isinstance(value, list) and all(isinstance(pid, int) for pid in value)
 
 
 @dataclass(frozen=True)
@@ -220,9 +227,9 @@ class Observed:
     serving: bool = False
     running: Settings | None = None
 
-    def suits(self, wanted: Settings) -> bool:
+    def suits(self, settings: Settings) -> bool:
         """Tell whether the control daemon runs with these settings."""
-        return self.running is not None and self.running.suits(wanted)
+        return self.running is not None and self.running.suits(settings)
 
 
 @functools.lru_cache(maxsize=512)
@@ -263,8 +270,8 @@ class ManagerFiles:
 
     def _roots(self) -> Mapping[str, str]:
         """Return where the last manager has files of devices."""
-        found = self._read(self._folder / MANAGER, read_manager)
-        return found["devices"] if found else {}
+        manager = self._read(self._folder / MANAGER, read_manager)
+        return manager["devices"] if manager else {}
 
     def file(self, device: str) -> Path:
         """Return where the settings of a device's manager are."""
@@ -280,53 +287,53 @@ class ManagerFiles:
 
     def manager(self) -> Mapping[str, Any]:
         """Return the state of the manager that runs, nothing where none does."""
-        found = self._read(self._folder / MANAGER, read_manager)
-        return found if found and alive(found) else {}
+        manager_state = self._read(self._folder / MANAGER, read_manager)
+        return manager_state if manager_state and alive(manager_state) else {}
 
     def devices(self, root: str) -> set[str]:
         """Return the devices that have a control daemon, or are to have one."""
-        found = {*devices(self._folder), *left(Path(root)), *self._roots()}
-        return set(filter(UUID.fullmatch, found))
+        names = {*devices(self._folder), *left(Path(root)), *self._roots()}
+        return set(filter(UUID.fullmatch, names))
 
-    def _read(self, path: Path, read: Callable[[Path], Any], what: str = "") -> Any:
+    def _read(self, path: Path, read: Callable[[Path], Any], device: str = "") -> Any:
         stamp = files.stamp(path)
         if stamp is None:
-            self._known.pop((path, what), None)
+            self._known.pop((path, device), None)
             return None
-        known, value = self._known.get((path, what), (None, None))
+        known, value = self._known.get((path, device), (None, None))
         if known != stamp and (value := read(path)) is not None:
-            self._known[path, what] = (stamp, value)
+            self._known[path, device] = (stamp, value)
         return value
 
 
 def read_manager(path: Path) -> dict[str, Any] | None:
     """Return the state of a node's manager: ``devices`` are those that it has, with the roots of their files."""
     try:
-        found = read_file(path, (VERSION,))
+        state = read_file(path, (VERSION,))
     except StateUnusable:
         return None
-    known = found.get("devices") if found else None
+    known = state.get("devices") if state else None
     if not isinstance(known, dict) or not all(map(UUID.fullmatch, known)):
         return None
-    good = (isinstance(one, str) and not problem_of_root(one) for one in known.values())
-    return found if all(good) else None
+    good = (isinstance(root, str) and not problem_of_root(root) for root in known.values())
+    return state if all(good) else None
 
 
 def owner_of(path: Path) -> str:
     """Return whose the settings in a file are, also those that can't be used; nobody's where there are none."""
     try:
-        found = json_data.loads(bounded.read_text(path))
+        data = json_data.loads(bounded.read_text(path))
     except FileNotFoundError:
         return ""
     except (OSError, ValueError):
         return DEVICE_PLUGIN
-    return str(found.get("owner", DEVICE_PLUGIN)) if isinstance(found, dict) else DEVICE_PLUGIN
+    return str(data.get("owner", DEVICE_PLUGIN)) if isinstance(data, dict) else DEVICE_PLUGIN
 
 
-def settings_of(found: Mapping[str, Any]) -> Settings | None:
+def settings_of(state: Mapping[str, Any]) -> Settings | None:
     """Return the settings in a state, None where there are none that can be used."""
     try:
-        return from_json(json.dumps(found)) if found else None
+        return from_json(json.dumps(state)) if state else None
     except NodeError:
         return None
 
@@ -338,15 +345,17 @@ def devices(folder: Path) -> set[str]:
 
 def left(root: Path) -> set[str]:
     """Return the devices of which there is anything to be given back, or to be told."""
-    found = {path.stem for ending in ("json", "state") for path in root.glob(f"*-*.{ending}")}
-    return set(filter(UUID.fullmatch, found))
+    names = {path.stem for ending in ("json", "state") for path in root.glob(f"*-*.{ending}")}
+    return set(filter(UUID.fullmatch, names))
 
 
 def roots(folder: Path) -> list[Path]:
     """Return where managers have their files."""
-    found = map(parsed, folder.glob(f"*-*{ENDING}"))
+    records = map(parsed, folder.glob(f"*-*{ENDING}"))
     known = (read_manager(folder / MANAGER) or {"devices": {}})["devices"].values()
-    return sorted({Path(ROOT), *(Path(one.root) for one in found if one), *map(Path, known)})
+    return sorted(
+        {Path(ROOT), *(Path(record.root) for record in records if record), *map(Path, known)}
+    )
 
 
 def load_settings(path: Path) -> Settings:

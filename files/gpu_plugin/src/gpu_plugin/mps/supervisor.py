@@ -181,14 +181,14 @@ class Supervisor:
         pid, own = self._rollback.left
         if not pid:
             return
-        if found := states.read(Path(self.names.status)):
-            self._report.resume(found)
-            self._running = states.settings_of(found["settings"])
+        if state := states.read(Path(self.names.status)):
+            self._report.resume(state)
+            self._running = states.settings_of(state["settings"])
             with contextlib.suppress(TypeError):
-                self._bounds = Bounds(**found["limits"]["default"])
+                self._bounds = Bounds(**state["limits"]["default"])
         if self._bounds is None:
             self._running = None
-        self._in_place = self._running is not None and bool(found and found["limits"]["read_back"])
+        self._in_place = self._running is not None and bool(state and state["limits"]["read_back"])
         self._control.adopt(pid, own)
         self._rollback.daemon(pid)
         self.mode_due = True  # it may have been changed meanwhile
@@ -197,28 +197,28 @@ class Supervisor:
             "adopted the control daemon of an earlier manager", device=self.names.device, daemon=pid
         )
 
-    def _bring_up(self, wanted: Settings) -> None:
+    def _bring_up(self, desired: Settings) -> None:
         """Start a daemon where no client can reach it, and let them once its limits are in place."""
         self._report.state(STARTING)
-        if self._prepared is None or not self._prepared.settings.suits(wanted):
-            self._prepared = device.prepare(self.names, wanted, self._options, self._rollback)
+        if self._prepared is None or not self._prepared.settings.suits(desired):
+            self._prepared = device.prepare(self.names, desired, self._options, self._rollback)
         prepared = self._prepared
-        self._report.shares(prepared.shares, prepared.own_shm, bool(wanted.multi_user))
+        self._report.shares(prepared.shares, prepared.own_shm, bool(desired.multi_user))
         self._bounds = prepared.shares.default
         own = folders.fresh(self.names)
-        options = [MULTI_USER] if wanted.multi_user else []
+        options = [MULTI_USER] if desired.multi_user else []
         try:
             self._control.start(own, options, own_shm=prepared.own_shm)
             self._rollback.daemon(self._control.pid)
             self._control.wait(own)
             self._set_limits(self._bounds)
-            folders.publish(self.names, own, everything=wanted.pipe_access == READ_WRITE)
+            folders.publish(self.names, own, everything=desired.pipe_access == READ_WRITE)
         except BaseException:
             self._control.kill()  # nobody has reached it yet
             raise
-        self._running, self._review = wanted, False
+        self._running, self._review = desired, False
         self._ready_since = time.monotonic()
-        self._report.settings(wanted)
+        self._report.settings(desired)
         self._report.state(READY, self._control.pid, pipe=str(own))
 
     def _set_limits(self, bounds: Bounds) -> None:
@@ -274,24 +274,24 @@ class Supervisor:
 
     def _look(self) -> None:
         answer = self._control.ask(protocol.POLL)
-        servers, kept = protocol.polled(answer, self._bounds)
+        servers, holds = protocol.polled(answer, self._bounds)
         if self._running and self._bounds:
-            if not kept:
+            if not holds:
                 logs.warning(
                     "somebody changed the limits, setting them again", device=self.names.device
                 )
-            if not (kept and self._in_place):
+            if not (holds and self._in_place):
                 self._set_limits(self._bounds)
-        found = {pid: self._control.clients_of(pid, self._bounds) for pid in servers}
-        self._clients = sum(map(len, found.values()))
-        self._pids = [pid for pids in found.values() for pid in pids]
+        clients_by_pid = {pid: self._control.clients_of(pid, self._bounds) for pid in servers}
+        self._clients = sum(map(len, clients_by_pid.values()))
+        self._pids = [pid for pids in clients_by_pid.values() for pid in pids]
         self._servers = servers
         self._faults = [
             protocol.faulted(pid, pids)
-            for pid, pids in found.items()
+            for pid, pids in clients_by_pid.items()
             if self._control.has_fault(pid)
         ]
-        self._report.clients(found)
+        self._report.clients(clients_by_pid)
         if not self._clients:
             self._shm.tidy(self._control.pid, servers, self._control.ask)
 
@@ -317,20 +317,20 @@ class Supervisor:
 
     def _due(self) -> bool:
         """Tell whether the daemon is to end, or to run again with other settings."""
-        wanted = self.wanted
-        if wanted is None or self._running is None or not self._running.suits(wanted):
+        desired = self.wanted
+        if desired is None or self._running is None or not self._running.suits(desired):
             return True
-        if self._running != wanted:  # in what only concerns its end
-            self._running = wanted
-            self._report.settings(wanted)
+        if self._running != desired:  # in what only concerns its end
+            self._running = desired
+            self._report.settings(desired)
         if self._review:
-            self._review = self._prepared_otherwise(wanted)
+            self._review = self._prepared_otherwise(desired)
         return self._review
 
-    def _prepared_otherwise(self, wanted: Settings) -> bool:
+    def _prepared_otherwise(self, desired: Settings) -> bool:
         """Tell whether the device is another one now, such as one with less memory."""
         try:
-            return device.shares(self.names.device, wanted).default != self._bounds
+            return device.shares(self.names.device, desired).default != self._bounds
         except NodeError:
             return False
 

@@ -58,8 +58,8 @@ class Systemd:
     def _start(self) -> None:
         command = ["systemctl", "--no-block", "--quiet", "start", UNIT]
         try:
-            done = Host().run(command, check=False, timeout=TIMEOUT)
-            problem = "" if not done.rc else done.err.strip() or f"status {done.rc}"
+            completed = Host().run(command, check=False, timeout=TIMEOUT)
+            problem = "" if not completed.rc else completed.err.strip() or f"status {completed.rc}"
         except Exception as error:  # the thread has to go on
             problem = str(error)
         if problem:
@@ -100,8 +100,8 @@ class Children:
     def close(self, manager: int) -> None:
         """End all daemons, have compute modes given back, and wait for it."""
         child = self._child.pid if self._child is not None and self._child.poll() is None else 0
-        found = {child, manager if _is_manager(manager) else 0} - {0}
-        living = {pid: started(pid) for pid in found}
+        pids = {child, manager if _is_manager(manager) else 0} - {0}
+        living = {pid: started(pid) for pid in pids}
         for pid in living:
             with contextlib.suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGINT)

@@ -138,4 +138,4 @@ def _waits(checked: Config, inventory: Inventory, pods: Path, state: Path) -> li
         logs.warning("which pods would be waited for is not known", cause=error)
         return []
     held = decide(inventory, {}, checked, holders=holders).held
-    return [f"{uuid}: {one}" for uuid, one in held.items() if one.kind is Kind.HELD]
+    return [f"{uuid}: {problem}" for uuid, problem in held.items() if problem.kind is Kind.HELD]

@@ -24,7 +24,9 @@ def uuids(dra: Json | None) -> dict[str, str]:
 def describe(dra: Json) -> str:
     """Return the state of the driver in words, its GPUs and its claims."""
     lines = [f"gpu-plugin dra {dra['version']} (process {dra['pid']}): {dra['state']}"]
-    lines += [f"problem: {one}" for one in (dra["problem"], dra["config_problem"]) if one]
+    lines += [
+        f"problem: {problem}" for problem in (dra["problem"], dra["config_problem"]) if problem
+    ]
     known = "registered" if dra["registered"] else "not registered with the kubelet"
     why = f": {dra['registration_problem']}" if dra["registration_problem"] else ""
     published = dra.get("published") or {}
@@ -33,27 +35,29 @@ def describe(dra: Json) -> str:
     )
     lines.append(f"{known}{why}{slices}, enforcement {dra['enforcement']}")
     gpus = sorted(dra["gpus"].items(), key=lambda pair: pair[1]["index"])
-    lines += [_gpu(uuid, one, dra["enforcement_problems"].get(uuid)) for uuid, one in gpus]
+    lines += [_gpu(uuid, problem, dra["enforcement_problems"].get(uuid)) for uuid, problem in gpus]
     return "\n".join([*lines, *(_claim(claim) for claim in dra["claims"])])
 
 
-def _gpu(uuid: str, one: Json, problem: str | None) -> str:
-    text = f"GPU {one['index']} ({uuid}): {counted(one['claims'], 'claim')}"
-    if one["shares"]:
-        text += f", {counted(one['shares'], 'share')} with {_amount(one)} given"
+def _gpu(uuid: str, gpu: Json, problem: str | None) -> str:
+    text = f"GPU {gpu['index']} ({uuid}): {counted(gpu['claims'], 'claim')}"
+    if gpu["shares"]:
+        text += f", {counted(gpu['shares'], 'share')} with {_amount(gpu)} given"
     return f"{text}; no shares, {problem}" if problem else text
 
 
-def _claim(one: Json) -> str:
-    devices = ", ".join(map(_device, one["devices"])) or "no device"
-    return f"claim {one['namespace']}/{one['name']} ({one['state']}): {devices}"
+def _claim(claim: Json) -> str:
+    devices = ", ".join(map(_device, claim["devices"])) or "no device"
+    return f"claim {claim['namespace']}/{claim['name']} ({claim['state']}): {devices}"
 
 
-def _device(one: Json) -> str:
-    given = one["consumed"]
-    return f"{one['device']} ({_amount(given)})" if MEMORY in given else str(one["device"])
+def _device(device: Json) -> str:
+    consumed = device["consumed"]
+    return (
+        f"{device['device']} ({_amount(consumed)})" if MEMORY in consumed else str(device["device"])
+    )
 
 
-def _amount(one: Json) -> str:
-    cores = f"{one[CORES]} % of the cores" if one.get(CORES) else "no limit of cores"
-    return f"{one[MEMORY] // MIB} MiB and {cores}"
+def _amount(amounts: Json) -> str:
+    cores = f"{amounts[CORES]} % of the cores" if amounts.get(CORES) else "no limit of cores"
+    return f"{amounts[MEMORY] // MIB} MiB and {cores}"

@@ -94,14 +94,14 @@ class Endpoint:
 
     def _answer(self, request: bytes) -> bytes:
         """Return the answer to a whole request. It ends the connection."""
-        words = request.partition(b"\n")[0].decode("latin-1").split()
+        request_line = request.partition(b"\n")[0].decode("latin-1").split()
         if len(request) >= LONGEST:
             return _refusal(HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE)
-        if len(words) != 3 or not words[2].startswith("HTTP/1."):
+        if len(request_line) != 3 or not request_line[2].startswith("HTTP/1."):
             return _refusal(HTTPStatus.BAD_REQUEST)
-        if words[0] not in ("GET", "HEAD"):
+        if request_line[0] not in ("GET", "HEAD"):
             return _refusal(HTTPStatus.NOT_IMPLEMENTED)
-        path = words[1].partition("?")[0]
+        path = request_line[1].partition("?")[0]
         if path not in self._pages:
             return _refusal(HTTPStatus.NOT_FOUND)
         try:
@@ -112,7 +112,7 @@ class Endpoint:
             self._failed[path] = repr(error)
             return _refusal(HTTPStatus.INTERNAL_SERVER_ERROR)
         self._failed.pop(path, None)
-        return _bytes(*shown, with_content=words[0] == "GET")
+        return _bytes(*shown, with_content=request_line[0] == "GET")
 
     def _make_room(self, address: str) -> None:
         """Drop the oldest connection that is one too many."""
@@ -120,7 +120,7 @@ class Endpoint:
         if counted[address] < EACH:
             if len(self._clients) < ALL:
                 return
-            (address, _most), *_others = counted.most_common(1)
+            (address, _most), *_lower = counted.most_common(1)
         self._drop_oldest(address)
 
     def _drop_oldest(self, address: str = "") -> None:

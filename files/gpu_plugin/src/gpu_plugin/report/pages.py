@@ -92,7 +92,7 @@ def _state(state: Mapping[str, Any]) -> Iterator[Metric]:
             drifted.add_metric(
                 [setting["uuid"], setting["index"], setting["setting"]], setting["drifted"]
             )
-        vanished.add_metric([], len({one["device"] for one in state["vanished"]}))
+        vanished.add_metric([], len({allocation["device"] for allocation in state["vanished"]}))
         for name, error in state["chores"].items():
             chores.add_metric([name], error is not None)
     yield from (build, driver, config, refused, fallback, available)
@@ -107,8 +107,8 @@ def _with_gone(state: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
 
 
 def _is_set_aside(state: Mapping[str, Any], uuid: str) -> bool:
-    found = state["quarantine"]
-    return bool(found["node"]) or uuid in found["gpus"]
+    quarantine = state["quarantine"]
+    return bool(quarantine["node"]) or uuid in quarantine["gpus"]
 
 
 def _mps(daemons: Iterable[Mapping[str, Any]]) -> Iterator[Metric]:

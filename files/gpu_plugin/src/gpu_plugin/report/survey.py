@@ -97,13 +97,13 @@ def _hardware() -> tuple[list[Hardware], str | None]:
     """Return the GPUs, or their MIG devices, and what of them can't be read."""
     rows: list[Hardware] = []
     try:
-        found = within(LATE, "looking at the GPUs", _look)
+        looked = within(LATE, "looking at the GPUs", _look)
     except NvmlError as error:
         return rows, str(error)
-    for gpu, migs, _error in found.gpus:
+    for gpu, migs, _error in looked.gpus:
         rows.append(Hardware(str(gpu.index), gpu.name, gpu.uuid))
         rows += [Hardware(f"{gpu.index}:{mig.mig_index}", mig.profile, mig.uuid) for mig in migs]
-    problems = (*found.broken, *(one.error for one in found.gpus if one.error))
+    problems = (*looked.broken, *(view.error for view in looked.gpus if view.error))
     return rows, str(problems[0]) if problems else None
 
 
@@ -128,9 +128,16 @@ def _kubelet(
 
 def show_pods(socket: Path, *, as_json: bool) -> int:
     """Print which pods have which devices; where there is no kubelet, none. Returns the exit status. KubeletSilent."""
-    found = allocations([socket]) if as_json else given([socket])
+    allocations_found = allocations([socket]) if as_json else given([socket])
     if as_json:
-        print(json.dumps({"version": VERSION, "allocations": [asdict(one) for one in found]}))
+        print(
+            json.dumps(
+                {
+                    "version": VERSION,
+                    "allocations": [asdict(allocation) for allocation in allocations_found],
+                }
+            )
+        )
     else:
-        print("\n".join(map(str, found)) or "no pod has a device")
+        print("\n".join(map(str, allocations_found)) or "no pod has a device")
     return 0

@@ -44,19 +44,21 @@ def attributes(target: Target, inventory: Inventory, enforcement: str) -> Attrib
     if target.type == SHARE:
         ours["enforcement"] = enforcement
     standard = {"pciBusID": view.gpu.pci_bus_id, "pcieRoot": view.pcie_root}
-    found = {
+    result = {
         **ours,
         **{f"{NVIDIA}/{key}": value for key, value in _nvidia(target, inventory).items()},
         **{f"{NVIDIA}/{key}": ours[key] for key in ("type", "uuid", "productName")},
         **{f"{STANDARD}/{key}": value for key, value in standard.items()},
     }
-    return {key: _typed(key, found[key]) for key in sorted(found) if found[key] not in (None, "")}
+    return {
+        key: _typed(key, result[key]) for key in sorted(result) if result[key] not in (None, "")
+    }
 
 
 def _nvidia(target: Target, inventory: Inventory) -> dict[str, str]:
     gpu, brand = target.view.gpu, target.view.brand
     capability = gpu.compute_capability
-    found = {
+    result = {
         "brand": BRANDS[brand] if brand is not None and brand < len(BRANDS) else "",
         "architecture": SPECIAL.get(capability) or ARCHITECTURES.get(capability[0], ""),
         "cudaComputeCapability": _version(".".join(map(str, capability))),
@@ -65,8 +67,8 @@ def _nvidia(target: Target, inventory: Inventory) -> dict[str, str]:
     }
     if target.type == MIG and target.profile:
         profile = target.mig.profile if target.mig else target.profile.name
-        found |= {"parentUUID": gpu.uuid, "profile": profile}
-    return found
+        result |= {"parentUUID": gpu.uuid, "profile": profile}
+    return result
 
 
 def _uuid(target: Target) -> str:
@@ -86,8 +88,8 @@ def _typed(key: str, value: Any) -> dict[str, Any]:
 
 def _version(text: str) -> str:
     """Return a version as semantic versioning has them: 550.163.01 becomes 550.163.1; empty for no version."""
-    found = VERSION.match(text)
-    return ".".join(str(int(part or 0)) for part in found.groups()) if found else ""
+    match = VERSION.match(text)
+    return ".".join(str(int(part or 0)) for part in match.groups()) if match else ""
 
 
 def _text(value: str) -> str:

@@ -51,47 +51,52 @@ def name_of(node: str, number: int) -> str:
     return f"{name[: LONGEST_NAME - len(digest) - 1].rstrip('-.')}-{digest}"
 
 
-def changes(node: str, wanted: Sequence[Json], there: Sequence[Slice]) -> tuple[Change, ...]:
+def changes(node: str, specs_desired: Sequence[Json], there: Sequence[Slice]) -> tuple[Change, ...]:
     """Return what to do, in order; nothing where all is as it should be.
 
     ``there`` are all of the driver's slices of the node, also those that somebody else made.
     """
-    names = [name_of(node, number) for number in range(len(wanted))]
-    pools = {spec["pool"]["name"] for spec in wanted}
-    strays = [one for one in there if one["spec"]["pool"]["name"] not in pools]
-    known = {one["metadata"]["name"]: one for one in there if one not in strays}
-    obsolete = [one for name, one in known.items() if name not in names]
+    names = [name_of(node, number) for number in range(len(specs_desired))]
+    pools = {spec["pool"]["name"] for spec in specs_desired}
+    strays = [published for published in there if published["spec"]["pool"]["name"] not in pools]
+    known = {
+        published["metadata"]["name"]: published for published in there if published not in strays
+    }
+    obsolete = [published for name, published in known.items() if name not in names]
     latest = max(map(_generation, known.values()), default=0)
     current = {name for name in names if name in known and _generation(known[name]) == latest}
     differs = [
         name
-        for name, spec in zip(names, wanted, strict=True)
+        for name, spec in zip(names, specs_desired, strict=True)
         if name not in current or plain(known[name]["spec"]) != _of(spec, latest)
     ]
     within = len(differs) <= 1 and set(names) <= current
-    if within and all(_generation(one) < latest for one in obsolete):
+    if within and all(_generation(published) < latest for published in obsolete):
         generation, due = latest, differs
     else:
         generation, due = latest + 1, names
-    written = _written(dict(zip(names, wanted, strict=True)), due, known, generation)
+    written = _written(dict(zip(names, specs_desired, strict=True)), due, known, generation)
     return (*map(_deletion, strays), *written, *map(_deletion, obsolete))
 
 
 def _written(
-    wanted: Mapping[str, Json], due: Sequence[str], known: Mapping[str, Slice], generation: int
+    specs_desired: Mapping[str, Json],
+    due: Sequence[str],
+    known: Mapping[str, Slice],
+    generation: int,
 ) -> Iterator[Change]:
     for name in due:
         before = known.get(name)
-        spec = _dated(_of(wanted[name], generation), before)
+        spec = _dated(_of(specs_desired[name], generation), before)
         yield Change(REPLACE if before else CREATE, name, spec, before)
 
 
-def _deletion(one: Slice) -> Change:
-    return Change(DELETE, one["metadata"]["name"], {}, one)
+def _deletion(published: Slice) -> Change:
+    return Change(DELETE, published["metadata"]["name"], {}, published)
 
 
-def _generation(one: Slice) -> int:
-    return int(one["spec"]["pool"].get("generation", 0))
+def _generation(published: Slice) -> int:
+    return int(published["spec"]["pool"].get("generation", 0))
 
 
 def _of(spec: Json, generation: int) -> Json:
@@ -109,7 +114,7 @@ def plain(spec: Slice) -> Json:
 def _plain(device: Slice) -> Json:
     if not device.get("taints"):
         return dict(device)
-    return {**device, "taints": [_timeless(one) for one in device["taints"]]}
+    return {**device, "taints": [_timeless(taint) for taint in device["taints"]]}
 
 
 def _timeless(taint: Slice) -> Json:
@@ -126,14 +131,16 @@ def _dated(spec: Json, before: Slice | None) -> Json:
         for taint in device.get("taints") or ()
         if "timeAdded" in taint
     }
-    return {**spec, "devices": [_with_times(one, times) for one in spec["devices"]]}
+    return {**spec, "devices": [_with_times(device, times) for device in spec["devices"]]}
 
 
 def _with_times(device: Json, times: Mapping[Any, str]) -> Json:
     if "taints" not in device:
         return device
-    pairs = [(one, times.get((device["name"], *sorted(one.items())))) for one in device["taints"]]
-    taints = [{**one, "timeAdded": time} if time else one for one, time in pairs]
+    pairs = [
+        (taint, times.get((device["name"], *sorted(taint.items())))) for taint in device["taints"]
+    ]
+    taints = [{**taint, "timeAdded": time} if time else taint for taint, time in pairs]
     return {**device, "taints": taints}
 
 

@@ -32,7 +32,7 @@ class Grid:
     """
 
     def __init__(self, profiles: Sequence[GiProfile], standing: Iterable[GpuInstance] = ()) -> None:
-        self._profiles = {one.id: one for one in profiles}
+        self._profiles = {profile.id: profile for profile in profiles}
         self._standing = tuple(standing)
 
     @cached_property
@@ -43,7 +43,7 @@ class Grid:
 
     def placements(self) -> Iterator[tuple[GiProfile, int, int, Uses]]:
         """Yield what can be placed beside the standing instances: profile, start, size, and what it takes."""
-        for profile in sorted(self._profiles.values(), key=lambda one: one.id):
+        for profile in sorted(self._profiles.values(), key=lambda known: known.id):
             for start, size in sorted(profile.placements):
                 uses = self._uses(profile, start, size)
                 if all(self._left.get(name, 0) >= count for name, count in uses.items()):
@@ -54,9 +54,9 @@ class Grid:
         if len(self._all) > MOST_COUNTERS:
             return {}
         left = Counter(self._all)
-        for one in self._standing:
-            profile = self._profiles.get(one.profile_id)
-            span = (one.start, one.size)
+        for instance in self._standing:
+            profile = self._profiles.get(instance.profile_id)
+            span = (instance.start, instance.size)
             left.subtract(self._uses(profile, *span) if profile else _slices(*span))
         return dict(left)
 
@@ -64,16 +64,20 @@ class Grid:
     def _all(self) -> dict[str, int]:
         """The counters of an empty GPU."""
         profiles = list(self._profiles.values())
-        spans = sorted(span for one in profiles for span in one.placements)
-        found = {name: 1 for span in spans for name in _slices(*span)}
-        found[COMPUTE] = compute = max((one.slices for one in profiles), default=0)
+        spans = sorted(span for profile in profiles for span in profile.placements)
+        all_slices = {name: 1 for span in spans for name in _slices(*span)}
+        all_slices[COMPUTE] = compute = max((profile.slices for profile in profiles), default=0)
         engines = {kind: _most(profiles, kind) for kind in (ONE, ALL)}
         if engines[ALL]:
-            found[ENGINES] = compute  # as many instances as there can be have a part of them
+            all_slices[ENGINES] = compute  # as many instances as there can be have a part of them
         if engines[ONE]:
-            found[MEDIA] = engines[ONE]
-        limited = [one for one in profiles if one.max_count < self._fit(one, engines, compute)]
-        return {**found, **{f"profile-{one.id}": one.max_count for one in limited}}
+            all_slices[MEDIA] = engines[ONE]
+        limited = [
+            profile
+            for profile in profiles
+            if profile.max_count < self._fit(profile, engines, compute)
+        ]
+        return {**all_slices, **{f"profile-{profile.id}": profile.max_count for profile in limited}}
 
     @staticmethod
     def _fit(profile: GiProfile, engines: Mapping[str, int], compute: int) -> int:
@@ -111,4 +115,6 @@ def _disjoint(profile: GiProfile) -> int:
 
 def _most(profiles: Iterable[GiProfile], kind: str) -> int:
     """Return how many instances with so many media engines there can be."""
-    return max((one.max_count for one in profiles if media(one.name) == kind), default=0)
+    return max(
+        (profile.max_count for profile in profiles if media(profile.name) == kind), default=0
+    )

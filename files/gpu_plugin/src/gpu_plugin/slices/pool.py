@@ -53,31 +53,34 @@ def build(
     the MIG instances that live claims had made. ``pool`` is another name of it than the node's has. Equal
     values give equal specs. The publisher sets the pool's generation.
     """
-    now = judged(inventory, faults)
-    found = targets(now, config.dra, made)
-    counters = _counters(found, made)
-    devices = [_device(one, now, config.dra, unenforced, counters) for one in found]
-    sets = [{"sharedCounters": some} for some in _chunks(list(counters.values()), MOST_SETS)]
-    slices = [*sets, *({"devices": some} for some in _chunks(devices, MOST_DEVICES))]
+    judged_inventory = judged(inventory, faults)
+    found_targets = targets(judged_inventory, config.dra, made)
+    counters = _counters(found_targets, made)
+    devices = [
+        _device(target, judged_inventory, config.dra, unenforced, counters)
+        for target in found_targets
+    ]
+    sets = [{"sharedCounters": chunk} for chunk in _chunks(list(counters.values()), MOST_SETS)]
+    slices = [*sets, *({"devices": chunk} for chunk in _chunks(devices, MOST_DEVICES))]
     about = {"name": pool or pool_name(node), "generation": 1, "resourceSliceCount": len(slices)}
     common = {"driver": DRIVER, "nodeName": node}
-    return tuple({**common, "pool": dict(about), **one} for one in slices)
+    return tuple({**common, "pool": dict(about), **target} for target in slices)
 
 
 def _chunks(items: Sequence[T], most: int) -> Iterator[list[T]]:
     return (list(items[at : at + most]) for at in range(0, len(items), most))
 
 
-def _counters(found: Sequence[Target], made: Made) -> dict[str, Spec]:
+def _counters(all_targets: Sequence[Target], made: Made) -> dict[str, Spec]:
     """Return by name the counters of GPUs whose devices together take more than there is.
 
     Others exclude nothing, and the scheduler (1.36) reads the counters of all nodes for each node.
     """
     taken: dict[int, Counter[str]] = {}
-    for one in found:
-        taken.setdefault(one.view.gpu.minor, Counter()).update(_uses(one))
+    for target in all_targets:
+        taken.setdefault(target.view.gpu.minor, Counter()).update(_uses(target))
     sets: dict[str, Spec] = {}
-    for minor, view in {one.view.gpu.minor: one.view for one in found}.items():
+    for minor, view in {target.view.gpu.minor: target.view for target in all_targets}.items():
         there, name = _all(view, made), counter_set(minor)
         if any(count > there[counter] for counter, count in taken[minor].items()):
             sets[name] = {"name": name, "counters": _values(there)}

@@ -64,9 +64,13 @@ def _problem(target: Target) -> Problem | None:
     if target.profile is None:
         return next(iter(parts.values()))
     gis = {
-        one.id
-        for one in view.layout.instances
-        if (one.profile_id, one.start) == (target.profile.id, target.start)
+        instance.id
+        for instance in view.layout.instances
+        if (instance.profile_id, instance.start) == (target.profile.id, target.start)
     }
-    mine = [one.uuid for one in view.mig if one.gi_id in gis and target.mig in (None, one)]
+    mine = [
+        instance.uuid
+        for instance in view.mig
+        if instance.gi_id in gis and target.mig in (None, instance)
+    ]
     return next((parts[uuid] for uuid in mine if uuid in parts), None)

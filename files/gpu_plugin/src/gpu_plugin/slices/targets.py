@@ -58,7 +58,9 @@ def grid(view: GpuView, made: Made = ()) -> Grid:
 def _foreign(view: GpuView, made: Made) -> tuple[GpuInstance, ...]:
     uuid = view.gpu.uuid
     return tuple(
-        one for one in view.layout.instances if (uuid, one.profile_id, one.start) not in made
+        instance
+        for instance in view.layout.instances
+        if (uuid, instance.profile_id, instance.start) not in made
     )
 
 
@@ -84,8 +86,8 @@ def _rank(target: Target) -> tuple[int, ...]:
 
 
 def _standing(view: GpuView, made: Made) -> Iterator[Target]:
-    profiles = {one.id: one for one in view.layout.profiles}
-    foreign = {one.id: one for one in _foreign(view, made)}
+    profiles = {profile.id: profile for profile in view.layout.profiles}
+    foreign = {profile.id: profile for profile in _foreign(view, made)}
     for mig in view.mig:
         instance = foreign.get(mig.gi_id)
         if instance is None or instance.profile_id not in profiles or is_divided(mig):

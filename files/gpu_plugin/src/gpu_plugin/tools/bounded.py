@@ -102,14 +102,14 @@ def run(argv: Sequence[str], text: str, env: Mapping[str, str], seconds: float) 
             return Completed(124, "", "it takes too long")
         finally:
             process.kill()
-    return Completed(status, *(one.decode(errors="replace") for one in answers))
+    return Completed(status, *(answer.decode(errors="replace") for answer in answers))
 
 
 def _read_all(streams: Sequence[IO[bytes]], deadline: float) -> list[bytes]:
     """Return all that streams have, each to its end."""
-    found = [bytearray() for _each in streams]
+    buffers = [bytearray() for _each in streams]
     with selectors.DefaultSelector() as selector:
-        for stream, answer in zip(streams, found, strict=True):
+        for stream, answer in zip(streams, buffers, strict=True):
             selector.register(stream, selectors.EVENT_READ, answer)
         while selector.get_map():
             ready = selector.select(max(deadline - time.monotonic(), 0))
@@ -122,4 +122,4 @@ def _read_all(streams: Sequence[IO[bytes]], deadline: float) -> list[bytes]:
                 key.data.extend(data)
                 if len(key.data) > LONGEST_ANSWER:
                     raise TooLong(errno.EFBIG, f"it tells more than {LONGEST_ANSWER} bytes")
-    return [bytes(answer) for answer in found]
+    return [bytes(answer) for answer in buffers]

@@ -37,15 +37,15 @@ class Command(argparse.ArgumentParser):
         return super().parse_known_args(*args, **kwargs)
 
 
-def parser(version: str, description: str, *given: Given) -> argparse.ArgumentParser:
+def parser(version: str, description: str, *specifications: Given) -> argparse.ArgumentParser:
     """Return the parser of a program, whose name is what its version begins with."""
     top = argparse.ArgumentParser(prog=version.split()[0], description=description)
     top.add_argument("--version", action="version", version=version)
     commands = top.add_subparsers(required=True, metavar="COMMAND", parser_class=Command)
-    for name, text, fill, command in given:
-        found = commands.add_parser(name, help=text)
-        found.fill = fill
-        found.set_defaults(command=command)
+    for name, text, fill, command in specifications:
+        subparser = commands.add_parser(name, help=text)
+        subparser.fill = fill
+        subparser.set_defaults(command=command)
     return top
 
 
@@ -97,14 +97,14 @@ def texts(command: argparse.ArgumentParser, options: Iterable[Text]) -> None:
         )
 
 
-def host_root(command: argparse.ArgumentParser, what: str) -> None:
+def host_root(command: argparse.ArgumentParser, purpose: str) -> None:
     """Add the option for where files of the host are seen."""
     command.add_argument(
         "--host-root",
         type=Path,
         default=os.environ.get("GPU_PLUGIN_HOST_ROOT") or "/",
         metavar="DIR",
-        help=f"where the host's {what} seen (environment: GPU_PLUGIN_HOST_ROOT)",
+        help=f"where the host's {purpose} seen (environment: GPU_PLUGIN_HOST_ROOT)",
     )
 
 

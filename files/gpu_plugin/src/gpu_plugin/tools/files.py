@@ -62,10 +62,10 @@ def replace(path: Path, text: str, mode: int = 0o644, *, durable: bool = False) 
 def keep(path: Path, text: str) -> None:
     """Replace a file if there is anything else in it. OSError leaves the old file."""
     try:
-        same = path.read_text(encoding="utf-8", errors="replace") == text
+        is_unchanged = path.read_text(encoding="utf-8", errors="replace") == text
     except OSError:
-        same = False
-    if not same:
+        is_unchanged = False
+    if not is_unchanged:
         replace(path, text)
 
 
@@ -124,19 +124,19 @@ def read(path: Path, versions: tuple[int, ...] = ()) -> dict[str, Any] | None:
     StateUnusable: it can't be read, is no state, or its version is none of ``versions``, if given.
     """
     try:
-        found = json_data.loads(bounded.read_text(path))
+        data = json_data.loads(bounded.read_text(path))
     except FileNotFoundError:
         return None
     except (OSError, ValueError) as error:
         raise StateUnusable(f"{path} can't be used", cause=cut(str(error))) from error
-    if not isinstance(found, dict):
+    if not isinstance(data, dict):
         raise StateUnusable(f"{path} can't be used", cause="it is no JSON object")
-    version = found.get("version")
+    version = data.get("version")
     if versions and version not in versions:
         raise StateUnusable(
             f"{path} can't be used", cause=f"version {shown(version)} is not {versions[-1]}"
         )
-    return found
+    return data
 
 
 def alive(state: Mapping[str, Any], look: Callable[[object], str] | None = None) -> bool:
@@ -144,8 +144,8 @@ def alive(state: Mapping[str, Any], look: Callable[[object], str] | None = None)
 
     ``look`` is started(), or one that keeps its answers.
     """
-    found = (look or started)(state.get("pid"))
-    return bool(found) and found == state.get("began")
+    start_time = (look or started)(state.get("pid"))
+    return bool(start_time) and start_time == state.get("began")
 
 
 def started(pid: object) -> str:

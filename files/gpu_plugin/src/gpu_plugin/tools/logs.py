@@ -46,15 +46,15 @@ def error(event: str, **fields: object) -> None:
 
 
 def _write(priority: int, level: str, event: str, fields: dict[str, object]) -> None:
-    words = [
+    fields_text = [
         printable(event.replace("\n", " ")),
         *(f"{key}={_quoted(value)}" for key, value in fields.items()),
     ]
-    now = time.strftime("%Y-%m-%dT%H:%M:%S%z")
+    timestamp = time.strftime("%Y-%m-%dT%H:%M:%S%z")
     # The journal has its own time and takes the level so.
-    start = f"<{priority}>" if os.environ.get("JOURNAL_STREAM") else f"{now} {level}: "
+    start = f"<{priority}>" if os.environ.get("JOURNAL_STREAM") else f"{timestamp} {level}: "
     with contextlib.suppress(OSError):  # nobody reads the log, which is no reason to end
-        sys.stderr.write(f"{start}{' '.join(words)}\n")  # at once: other threads write too
+        sys.stderr.write(f"{start}{' '.join(fields_text)}\n")  # at once: other threads write too
         sys.stderr.flush()
 
 

@@ -103,10 +103,10 @@ class Process(ABC):
         self._last = state, time.monotonic()
         self.written.run()
         lines, self._lines = self._lines, ()
-        now = time.monotonic()
-        fed = now - self._fed_at >= self._feed
+        moment = time.monotonic()
+        fed = moment - self._fed_at >= self._feed
         if fed:  # whatever else hangs
-            self._fed_at = now
+            self._fed_at = moment
             if not self.written.error:  # what is there is of an earlier round then
                 self.status.still_true()
             lines += ("WATCHDOG=1",)

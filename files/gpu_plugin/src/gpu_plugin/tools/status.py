@@ -25,8 +25,8 @@ LABELS_FILE: Final = "/run/gpu-node/labels.json"  # of the process that labels t
 
 def load(path: Path) -> dict[str, Any] | None:
     """Return the state of the running process that wrote it; None when none runs."""
-    found = _read(path)
-    return found if found and alive(found) else None
+    state = _read(path)
+    return state if state and alive(state) else None
 
 
 def silence(path: Path) -> str:
@@ -102,8 +102,9 @@ def describe(state: dict[str, Any]) -> str:
     ]
     lines += [f"a GPU is not advertised: {why}" for why in state.get("unreadable", ())]
     lines += [
-        f"vanished: {one['device']}, which pod {one['namespace']}/{one['pod']} ({one['container']}) has"
-        for one in state.get("vanished", ())
+        f"vanished: {allocation['device']}, which pod {allocation['namespace']}/{allocation['pod']} "
+        f"({allocation['container']}) has"
+        for allocation in state.get("vanished", ())
     ]
     lines += [f"{name} fails: {why}" for name, why in state.get("chores", {}).items() if why]
     if labels := state.get("labels"):
@@ -121,13 +122,16 @@ def describe(state: dict[str, Any]) -> str:
 
 def quarantined(state: dict[str, Any]) -> list[str]:
     """Return what is in quarantine, a line each."""
-    found = state.get("quarantine") or {"gpus": {}, "node": None}  # earlier releases do not say it
-    named = {"the node": found["node"]} if found["node"] else {}
-    entries = {**named, **found["gpus"]}.items()
+    quarantine = state.get("quarantine") or {
+        "gpus": {},
+        "node": None,
+    }  # earlier releases do not say it
+    named = {"the node": quarantine["node"]} if quarantine["node"] else {}
+    entries = {**named, **quarantine["gpus"]}.items()
     return [
-        f"in quarantine since {one['since']}: {name}: {one['reason']}"
-        + (f" (ticket {one['ticket']})" if one["ticket"] else "")
-        for name, one in entries
+        f"in quarantine since {entry_values['since']}: {name}: {entry_values['reason']}"
+        + (f" (ticket {entry_values['ticket']})" if entry_values["ticket"] else "")
+        for name, entry_values in entries
     ]
 
 

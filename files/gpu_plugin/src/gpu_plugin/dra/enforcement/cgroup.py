@@ -111,14 +111,14 @@ class Cgroup(Enforcement):
     def restore(self, live: Sequence[Share]) -> None:
         """Take up what lives; tick() looks after it. Limits of other cgroups are none of ours: they go with them."""
         with self._lock:
-            self._live = {(one.claim, one.share_id): one for one in live}
+            self._live = {(share.claim, share.share_id): share for share in live}
 
     def tick(self) -> None:
         """Limit again whatever somebody changed, and who has come. Nobody waits for the driver here."""
-        now, seen = time.monotonic(), self._users.stamp()
-        due = now - self._looked >= EVERY or seen != self._seen
+        moment, seen = time.monotonic(), self._users.stamp()
+        due = moment - self._looked >= EVERY or seen != self._seen
         if self._live and due and self._worker.start(self._look):
-            self._looked, self._seen = now, seen
+            self._looked, self._seen = moment, seen
 
     def _look(self) -> None:
         try:
@@ -136,15 +136,15 @@ class Cgroup(Enforcement):
             logs.warning("which pods have which claims is not known", cause=error)
             users = {}
         pods: dict[str, tuple[str, ...]] = {}
-        for one in self._live.values():
-            before = self._pods.get(one.claim, one.pods)
-            now = users.get(one.claim) or frozenset(before)
-            pods[one.claim] = (
-                *(pod for pod in before if pod in now),
-                *sorted(now.difference(before)),
+        for share in self._live.values():
+            before = self._pods.get(share.claim, share.pods)
+            pods_now = users.get(share.claim) or frozenset(before)
+            pods[share.claim] = (
+                *(pod for pod in before if pod in pods_now),
+                *sorted(pods_now.difference(before)),
             )
-            for pod in set(pods[one.claim][1:]).difference(self._pods.get(one.claim, ())):
-                logs.warning("a claim's memory is another pod's", claim=one.claim, pod=pod)
+            for pod in set(pods[share.claim][1:]).difference(self._pods.get(share.claim, ())):
+                logs.warning("a claim's memory is another pod's", claim=share.claim, pod=pod)
         self._pods = pods
 
     def _pods_of(self, share: Share) -> tuple[str, ...]:
@@ -179,14 +179,14 @@ class Cgroup(Enforcement):
         return group
 
     def _limit(self, group: Path, place: Place) -> None:
-        wanted, uuid = self._wanted(place), place[1]
-        if limits.memory_limits(uuid, str(group)) == wanted:
+        desired, uuid = self._wanted(place), place[1]
+        if limits.memory_limits(uuid, str(group)) == desired:
             return
-        limits.set_memory_limits(uuid, str(group), wanted)
-        if (found := limits.memory_limits(uuid, str(group))) != wanted:
+        limits.set_memory_limits(uuid, str(group), desired)
+        if (current := limits.memory_limits(uuid, str(group))) != desired:
             raise NodeError(
                 f"the driver did not take the memory limit of {group}",
-                cause=f"{wanted.hard} bytes were asked for, {found.hard} were read back",
+                cause=f"{desired.hard} bytes were asked for, {current.hard} were read back",
             )
 
     def _wanted(self, place: Place) -> Limits:
@@ -195,9 +195,9 @@ class Cgroup(Enforcement):
         Where a leaf is removed, its guarantee is not taken off its ancestors' (MPS v3 Memory Partitioning).
         """
         sums: Counter[Place] = Counter()
-        for one in self._live.values():
-            for number, pod in enumerate(self._pods_of(one)):
-                sums[pod, one.gpu_uuid] += 0 if number else one.memory
+        for share in self._live.values():
+            for number, pod in enumerate(self._pods_of(share)):
+                sums[pod, share.gpu_uuid] += 0 if number else share.memory
         return Limits(0, max(sums[place], NOTHING)) if place in sums else NO_LIMITS
 
     def _undo(self, places: Iterable[Place]) -> None:
@@ -269,8 +269,8 @@ def read_only(cgroups: Path) -> bool:
 
 def find(cgroups: Path, uid: str) -> Path | None:
     """Return a pod's cgroup, None where it has none any more. InputError: it is no UID."""
-    found = (cgroups / candidate for candidate in candidates(uid))
-    return next((one for one in found if one.is_dir()), None)
+    paths = (cgroups / candidate for candidate in candidates(uid))
+    return next((path for path in paths if path.is_dir()), None)
 
 
 def require(cgroups: Path, uid: str) -> Path:

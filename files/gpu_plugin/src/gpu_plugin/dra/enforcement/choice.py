@@ -93,15 +93,15 @@ class Enforcements:
     def problems(self, gpus: Iterable[str]) -> dict[str, str]:
         """Return why shares can't be enforced as the configuration asks, for each GPU where that is so."""
         try:
-            wanted = self.of(self.dra.enforcement)
-            found = {uuid: wanted.problem(uuid) for uuid in gpus}
+            enforcement = self.of(self.dra.enforcement)
+            problems_by_gpu = {uuid: enforcement.problem(uuid) for uuid in gpus}
         except NodeError as error:
             return dict.fromkeys(gpus, str(error))
-        return {uuid: problem for uuid, problem in found.items() if problem}
+        return {uuid: problem for uuid, problem in problems_by_gpu.items() if problem}
 
     def tick(self) -> None:
         """Look after what runs."""
         with self._lock:
-            made = [one for _own, one in self._made.values()]
-        for one in made:
-            one.tick()
+            made = [enforcement for _own, enforcement in self._made.values()]
+        for enforcement in made:
+            enforcement.tick()

@@ -108,22 +108,26 @@ def environment(shares: Sequence[Share], *, scaled: bool) -> dict[str, str]:
         raise _refused(shares, "are of one GPU", "it limits GPUs, each once")
     if len({(share.memory, share.cores, share.priority) for share in shares}) != 1:
         raise _refused(shares, "differ", "it numbers GPUs as CUDA does, and the limits with them")
-    one = shares[0]
-    if one.memory < MIB:
-        raise NodeError(f"a share of {one.memory} bytes can't be had", cause="HAMi-core limits MiB")
-    memory = {f"CUDA_DEVICE_MEMORY_LIMIT_{n}": f"{one.memory // MIB}m" for n in range(len(shares))}
+    first_share = shares[0]
+    if first_share.memory < MIB:
+        raise NodeError(
+            f"a share of {first_share.memory} bytes can't be had", cause="HAMi-core limits MiB"
+        )
+    memory = {
+        f"CUDA_DEVICE_MEMORY_LIMIT_{n}": f"{first_share.memory // MIB}m" for n in range(len(shares))
+    }
     return {
         **memory,
-        **({"CUDA_DEVICE_SM_LIMIT": str(min(one.cores, 100))} if one.cores else {}),
+        **({"CUDA_DEVICE_SM_LIMIT": str(min(first_share.cores, 100))} if first_share.cores else {}),
         "CUDA_DEVICE_MEMORY_SHARED_CACHE": f"{CACHE}/gpu.cache",
-        "CUDA_TASK_PRIORITY": str(one.priority),
+        "CUDA_TASK_PRIORITY": str(first_share.priority),
         **({"CUDA_OVERSUBSCRIBE": "true"} if scaled else {}),
     }
 
 
-def _refused(shares: Sequence[Share], what: str, cause: str) -> NodeError:
+def _refused(shares: Sequence[Share], refusal: str, cause: str) -> NodeError:
     return NodeError(
-        f"{len(shares)} shares of a claim {what}, which HAMi-core can't limit",
+        f"{len(shares)} shares of a claim {refusal}, which HAMi-core can't limit",
         cause=cause,
         hint="ask for them in one request with count, or in a claim for each container",
     )
@@ -142,8 +146,8 @@ def problem_of(path: Path) -> str:
     """Return why tenants can't be given a library, empty where they can."""
     try:
         real = path.resolve(strict=True)
-        found = real.stat()
-        if not stat.S_ISREG(found.st_mode):
+        status = real.stat()
+        if not stat.S_ISREG(status.st_mode):
             return f"{path} is not a file"
         with real.open("rb") as stream:
             header = stream.read(HEADER.size)
@@ -151,12 +155,14 @@ def problem_of(path: Path) -> str:
         return f"{path}: {error.strerror or error}"
     if why := header_problem(header, platform.machine()):
         return f"{path} {why}"
-    if found.st_uid not in (0, os.geteuid()):
-        return f"{path} belongs to user {found.st_uid}, and tenants run it"
-    if found.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
-        return f"others may write {path} (mode {stat.S_IMODE(found.st_mode):o}), and tenants run it"
-    if not found.st_mode & stat.S_IROTH:
-        return f"tenants may not read {path} (mode {stat.S_IMODE(found.st_mode):o})"
+    if status.st_uid not in (0, os.geteuid()):
+        return f"{path} belongs to user {status.st_uid}, and tenants run it"
+    if status.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
+        return (
+            f"others may write {path} (mode {stat.S_IMODE(status.st_mode):o}), and tenants run it"
+        )
+    if not status.st_mode & stat.S_IROTH:
+        return f"tenants may not read {path} (mode {stat.S_IMODE(status.st_mode):o})"
     return who_writes(real.parent)
 
 

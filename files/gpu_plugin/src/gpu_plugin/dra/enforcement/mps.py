@@ -74,8 +74,8 @@ class Mps(Enforcement):
             return why
         with self._lock:
             since = self._since.get(gpu_uuid)
-            found = self._reconciler.problems().get(gpu_uuid, "")
-        return found if since is not None and self._clock() - since >= LASTING else ""
+            problem_text = self._reconciler.problems().get(gpu_uuid, "")
+        return problem_text if since is not None and self._clock() - since >= LASTING else ""
 
     def prepare(self, shares: Sequence[Share]) -> Edits:
         """Have the GPU's daemon run, and return what makes containers its clients with these limits."""
@@ -114,8 +114,8 @@ class Mps(Enforcement):
         deadline = self._clock() + END_SECONDS
         while self._clock() < deadline:
             with self._lock:
-                others = uuid in self._claims.values() or self._files.owner(uuid) not in ("", DRA)
-                if others or not self._files.look(uuid, self._root).state:
+                is_held = uuid in self._claims.values() or self._files.owner(uuid) not in ("", DRA)
+                if is_held or not self._files.look(uuid, self._root).state:
                     return
                 self._look()
             time.sleep(PAUSE)
@@ -127,9 +127,9 @@ class Mps(Enforcement):
         Nobody waits for the driver here: a GPU whose daemon does not tell what it is comes by tick().
         """
         with self._lock:
-            self._claims = {one.claim: one.gpu_uuid for one in live}
-            told = {uuid: self._told(uuid) for uuid in self._claims.values()}
-            self._offers.update({uuid: one for uuid, one in told.items() if one})
+            self._claims = {share.claim: share.gpu_uuid for share in live}
+            offers = {uuid: self._told(uuid) for uuid in self._claims.values()}
+            self._offers.update({uuid: share for uuid, share in offers.items() if share})
             self._want()
 
     def tick(self) -> None:
@@ -172,12 +172,12 @@ class Mps(Enforcement):
         held = set(self._claims.values())
         self._offers = {uuid: offer for uuid, offer in self._offers.items() if uuid in held}
         # What keeps a daemon of ours as it is, while its GPU could not be looked at.
-        kept = {
+        own_offers = {
             uuid: self._offer_of(own, uuid, 1)
             for uuid in held - self._offers.keys()
             if (own := self._own(uuid))
         }
-        self._reconciler.want({**kept, **self._offers}, self._root)
+        self._reconciler.want({**own_offers, **self._offers}, self._root)
         self._note()
 
     def _look(self) -> None:
@@ -186,8 +186,8 @@ class Mps(Enforcement):
 
     def _note(self) -> None:
         """Note since when daemons are not ready."""
-        now, bad = self._clock(), self._reconciler.problems().keys() & self._offers.keys()
-        self._since = {uuid: self._since.get(uuid, now) for uuid in bad}
+        moment, bad = self._clock(), self._reconciler.problems().keys() & self._offers.keys()
+        self._since = {uuid: self._since.get(uuid, moment) for uuid in bad}
 
     def _wait(self, uuid: str) -> str:
         """Return when a GPU's daemon is ready, or why it is not in time: at best the last error that it told."""
@@ -207,12 +207,16 @@ class Mps(Enforcement):
             known = self._offers.get(uuid)
         if known:
             return known
-        wanted = self._own(uuid) or settings(self._root, multi_user=control.has_multi_user())
-        return Offer(Names(uuid, self._root), wanted, device.shares(uuid, wanted))
+        desired = self._own(uuid) or settings(self._root, multi_user=control.has_multi_user())
+        return Offer(Names(uuid, self._root), desired, device.shares(uuid, desired))
 
     def _own(self, uuid: str) -> Settings | None:
-        found = self._files.look(uuid, self._root).settings
-        return found if found and (found.owner, found.root) == (DRA, self._root) else None
+        own_settings = self._files.look(uuid, self._root).settings
+        return (
+            own_settings
+            if own_settings and (own_settings.owner, own_settings.root) == (DRA, self._root)
+            else None
+        )
 
     def _told(self, uuid: str) -> Offer | None:
         """Return a GPU as it is advertised, by what its daemon tells of it."""
@@ -227,7 +231,7 @@ class Mps(Enforcement):
         """Return why a GPU can't be shared by MPS at all; one that can't be looked at now is not judged."""
         try:
             with open_nvml() as nvml:
-                found = {one.uuid: one.compute_capability for one in nvml.gpus()[0]}
+                capabilities = {gpu.uuid: gpu.compute_capability for gpu in nvml.gpus()[0]}
         except NodeError:
             return ""
-        return problem_of(self._split_count, found[uuid]) if uuid in found else ""
+        return problem_of(self._split_count, capabilities[uuid]) if uuid in capabilities else ""

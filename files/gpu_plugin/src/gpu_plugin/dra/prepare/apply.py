@@ -93,7 +93,12 @@ class Checkpoint:
     def shares(self, enforcement: str) -> list[Share]:
         """Return the shares that are prepared with an enforcement, or are about to be."""
         held = (claim for claim in self.claims.values() if claim.state != form.UNPREPARING)
-        return [each for one in held if one.enforcement == enforcement for each in plan.shares(one)]
+        return [
+            each
+            for claim in held
+            if claim.enforcement == enforcement
+            for each in plan.shares(claim)
+        ]
 
     def begin(self) -> None:
         """Write down that no claim holds anything. NodeError."""
@@ -174,7 +179,7 @@ class Preparer:
     def prepare(self, namespace: str, name: str, uid: str) -> tuple[PreparedDevice, ...]:
         """Return what the containers of a claim get. NodeError: it can't be prepared now, or at all."""
         with self._claims.of(check_uid(uid)):
-            held, now = self._checkpoint.get(uid), self.snapshot
+            held, snapshot = self._checkpoint.get(uid), self.snapshot
             moved = intact = False
             if held is not None and held.state != form.UNPREPARING:
                 moved = self._api.moved(held)
@@ -182,38 +187,38 @@ class Preparer:
             for step in plan.steps(held, intact=intact, moved=moved):
                 if held is None or step == plan.NOTE:
                     claim = self._api.read(namespace, name, uid)
-                    now = self.snapshot  # the API may have taken its time
-                    held = self._note(claim, now)
+                    snapshot = self.snapshot  # the API may have taken its time
+                    held = self._note(claim, snapshot)
                 elif step == plan.UNDO:
                     self._undo(held)
                 elif step == plan.INSTANCES:
                     held = self._with_instances(held)
                 elif step == plan.GIVE:
-                    self._give(held, now.config)
+                    self._give(held, snapshot.config)
                 else:
                     self._done(held)
             if held is None:
                 raise NodeError(f"there is no record of claim {namespace}/{name}")
             return tuple(_given(held, device) for device in held.devices)
 
-    def _note(self, claim: Claim, now: Snapshot) -> PreparedClaim:
+    def _note(self, claim: Claim, snapshot: Snapshot) -> PreparedClaim:
         """Write down what is about to be prepared, if there is room for it."""
-        dra = now.config.dra
-        limits = plan.limits((view.gpu for view in now.inventory.gpus), dra)
-        devices = plan.resolve(claim, now.inventory, limits)
+        dra = snapshot.config.dra
+        limits = plan.limits((view.gpu for view in snapshot.inventory.gpus), dra)
+        devices = plan.resolve(claim, snapshot.inventory, limits)
         name = dra.enforcement if any(map(plan.is_share, devices)) else ""
         where = (claim.uid, claim.namespace, claim.name)
         held = PreparedClaim(*where, form.PREPARING, devices, claim.pods, name)
         prepared = tuple(self._checkpoint.claims.values())
-        by_mps = any(share.mps for share in now.config.sharing.shares)
+        by_mps = any(share.mps for share in snapshot.config.sharing.shares)
         affected = containers.is_affected(held, prepared, plugin_uses_mps=by_mps)
         together = self._api.containers(claim) if affected else ()
         with self._room:  # of two claims that race for what is left one gets it
-            others = tuple(
+            other_claims = tuple(
                 other for other in self._checkpoint.claims.values() if other.uid != held.uid
             )
-            plan.check_room(held, others, limits)
-            containers.check(held, others, together, plugin_uses_mps=by_mps)
+            plan.check_room(held, other_claims, limits)
+            containers.check(held, other_claims, together, plugin_uses_mps=by_mps)
             self._checkpoint.put(held)
         return held
 
@@ -320,11 +325,11 @@ class Preparer:
 
     def _refuse_unknown(self) -> None:
         """Refuse to begin without a checkpoint while claims have files since the boot, or containers by the kubelet."""
-        what = f"what claims hold is not known: {self._checkpoint.path} is gone"
+        message = f"what claims hold is not known: {self._checkpoint.path} is gone"
         next_step = "restore it, or delete the pods with claims of this node"
         if left := self._files.left():
             raise NodeError(
-                what,
+                message,
                 cause=f"claims were prepared since the boot: {', '.join(map(str, left[:MOST_NAMED]))}",
                 hint=f"{next_step}, and then the files of these claims: rm {self._files.path('*')}",
             )
@@ -332,7 +337,7 @@ class Preparer:
         running = running_pods(Host()) if users else ()
         if active := sorted(uid for uid, pods in users.items() if pods.intersection(running)):
             cause = f"pods run with claims of the kubelet's: {', '.join(active[:MOST_NAMED])}"
-            raise NodeError(what, cause=cause, hint=next_step)
+            raise NodeError(message, cause=cause, hint=next_step)
 
     def refresh(self) -> None:
         """Follow the node's own specification, such as that of another driver, in those of the claims."""
@@ -376,11 +381,13 @@ class Forgotten:
 
     def look(self) -> None:
         """Unprepare what has been nobody's for a while. NodeError, OSError: one of it is not known, or fails."""
-        claims, now, tries = self._checkpoint.claims, self._clock(), Tries()
+        claims, moment, tries = self._checkpoint.claims, self._clock(), Tries()
         known = self._users.read() if claims else {}
         lost = [uid for uid in claims if uid not in known]
-        self._since = {uid: self._since.get(uid, now) for uid in lost}
-        for held in (claims[uid] for uid, since in self._since.items() if now - since >= PATIENCE):
+        self._since = {uid: self._since.get(uid, moment) for uid in lost}
+        for held in (
+            claims[uid] for uid, since in self._since.items() if moment - since >= PATIENCE
+        ):
             with tries:
                 if self._gone(held) and not set(held.pods).intersection(self._running()):
                     logs.warning(

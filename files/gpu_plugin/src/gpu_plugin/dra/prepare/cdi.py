@@ -74,9 +74,9 @@ def specification(
         "kind": CDI_KIND,
         "devices": [{"name": name, "containerEdits": own} for name, own in specs.items()],
     }
-    if common := _joined([one.get("containerEdits", {}) for one in sources]):
+    if common := _joined([source.get("containerEdits", {}) for source in sources]):
         spec["containerEdits"] = common
-    versions = [minimum_version(spec), *(str(one["cdiVersion"]) for one in sources)]
+    versions = [minimum_version(spec), *(str(source["cdiVersion"]) for source in sources)]
     spec["cdiVersion"] = max(versions, key=lambda text: tuple(map(int, text.split("."))))
     if wrong := problems(spec):
         raise NodeError("the claim's CDI specification is not valid", cause="; ".join(wrong[:3]))
@@ -90,7 +90,7 @@ def _described(uuid: str, node: Sequence[Spec], nodes: Nodes) -> tuple[Spec, Spe
             if device["name"] == uuid:
                 return spec, device["containerEdits"]
     if nodes and node:
-        return node[0], {"deviceNodes": [_node(*one) for one in nodes]}
+        return node[0], {"deviceNodes": [_node(*device_node) for device_node in nodes]}
     cause = "no CDI specification of the node describes it"
     raise NodeError(f"{uuid} can't be given to containers", cause=cause, hint=HINT)
 
@@ -123,7 +123,7 @@ def _joined(parts: Sequence[Spec]) -> Spec:
             spec[key] = value
         elif value:
             there = spec.setdefault(key, [])
-            there.extend(one for one in value if one not in there)
+            there.extend(item for item in value if item not in there)
     return spec
 
 
@@ -133,8 +133,8 @@ def made() -> Spec | None:
     options = cdi_boot.load(text, cdi_boot.CONFIG) if text else cdi_boot.Options("")
     machine = DriverFiles(Host(), options.driver_root)
     with open_nvml(machine.nvml_library()) as nvml:
-        wanted, _warnings = specify(inventory(nvml), machine, options)
-    return cdi.read(wanted.text) if wanted.text else None
+        desired, _warnings = specify(inventory(nvml), machine, options)
+    return cdi.read(desired.text) if desired.text else None
 
 
 class ClaimFiles:
@@ -158,7 +158,9 @@ class ClaimFiles:
             specs = node_files.node_specifications(sources)
             self._specs = [cdi.derive(spec, program, disabled) for spec in specs]
             self._seen = seen
-        return self._specs or [cdi.derive(one, program, disabled) for one in [self._made()] if one]
+        return self._specs or [
+            cdi.derive(spec, program, disabled) for spec in [self._made()] if spec
+        ]
 
     @property
     def seen(self) -> object:

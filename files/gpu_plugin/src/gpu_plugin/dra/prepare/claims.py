@@ -60,7 +60,7 @@ class ClaimApi:
 
     def read(self, namespace: str, name: str, uid: str) -> Claim:
         """Return the claim that the kubelet names. ApiError: it can't be read; NodeError: it is another one."""
-        return self._ask(namespace, name, lambda found: parse(found, uid, self._node))
+        return self._ask(namespace, name, lambda claim: parse(claim, uid, self._node))
 
     def gone(self, held: PreparedClaim) -> bool:
         """Tell whether a claim no longer has what it holds here. ApiError: that is not known.
@@ -69,7 +69,7 @@ class ClaimApi:
         """
         where = held.namespace, held.name
         try:
-            return self._ask(*where, lambda found: not _is(found, held) or _differs(found, held))
+            return self._ask(*where, lambda claim: not _is(claim, held) or _differs(claim, held))
         except ApiError as error:
             if error.status == MISSING or (error.status == FORBIDDEN and UNRELATED in error.detail):
                 return True
@@ -79,22 +79,22 @@ class ClaimApi:
         """Tell whether the API says that a claim is allocated other devices than it holds, or none."""
         where = held.namespace, held.name
         try:
-            return self._ask(*where, lambda found: _is(found, held) and _differs(found, held))
+            return self._ask(*where, lambda claim: _is(claim, held) and _differs(claim, held))
         except ApiError:
             return False
 
     def containers(self, claim: Claim) -> tuple[Container, ...] | None:
         """Return the containers of the pods that a claim is reserved for, or None if a pod can't be read."""
-        found: list[Container] = []
+        containers: list[Container] = []
         for name in claim.pod_names:
             doing = f"reading the pod {claim.namespace}/{name}"
             path = POD.format(quote(claim.namespace), quote(name))
             try:
-                found += self._access.ask(doing, "GET", path, look=from_pod)
+                containers += self._access.ask(doing, "GET", path, look=from_pod)
             except ApiError as error:
                 if error.status != MISSING:
                     return None
-        return tuple(found)
+        return tuple(containers)
 
     def _ask(self, namespace: str, name: str, look: Callable[[Json], T]) -> T:
         doing = f"reading the claim {namespace}/{name}"
@@ -109,18 +109,21 @@ class ClaimApi:
         return result
 
 
-def _is(found: Json, held: PreparedClaim) -> bool:
-    return bool(found["metadata"]["uid"] == held.uid)
+def _is(claim: Json, held: PreparedClaim) -> bool:
+    return bool(claim["metadata"]["uid"] == held.uid)
 
 
-def _differs(found: Json, held: PreparedClaim) -> bool:
-    there = {(one["pool"], one["device"], str(one.get("shareID") or "")) for one in _ours(found)}
+def _differs(claim: Json, held: PreparedClaim) -> bool:
+    there = {
+        (result["pool"], result["device"], str(result.get("shareID") or ""))
+        for result in _ours(claim)
+    }
     return there != {(device.pool, device.device, device.share_id) for device in held.devices}
 
 
-def parse(found: Json, uid: str, node: str) -> Claim:
+def parse(claim: Json, uid: str, node: str) -> Claim:
     """Return what an API object says that a claim was given from this node's pool. NodeError, LookupError..."""
-    meta = found["metadata"]
+    meta = claim["metadata"]
     where = f"claim {meta['namespace']}/{meta['name']}"
     if meta["uid"] != uid:
         raise NodeError(
@@ -128,7 +131,7 @@ def parse(found: Json, uid: str, node: str) -> Claim:
             cause=f"its UID is {shown(meta['uid'])}, not {uid}",
             hint="none: the pod with the claim of before is to end first",
         )
-    status, devices, ours = found.get("status") or {}, _devices(found), _ours(found)
+    status, devices, ours = claim.get("status") or {}, _devices(claim), _ours(claim)
     if not ours:
         raise NodeError(
             f"{where} has no device of {DRIVER}", cause="it is not allocated, or not to it"
@@ -136,7 +139,7 @@ def parse(found: Json, uid: str, node: str) -> Claim:
     if len(ours) > MOST_RESULTS:
         raise NodeError(f"{where} has more than {MOST_RESULTS} devices")
     config = devices.get("config") or ()
-    results = tuple(_result(one, config, node, where) for one in ours)
+    results = tuple(_result(result, config, node, where) for result in ours)
     users = status.get("reservedFor") or ()
     pods = {str(user["uid"]): str(user["name"]) for user in users if user["resource"] == "pods"}
     return Claim(
@@ -144,35 +147,35 @@ def parse(found: Json, uid: str, node: str) -> Claim:
     )
 
 
-def _devices(found: Json) -> Json:
-    status = found.get("status") or {}
+def _devices(claim: Json) -> Json:
+    status = claim.get("status") or {}
     return (status.get("allocation") or {}).get("devices") or {}
 
 
-def _ours(found: Json) -> list[Json]:
-    return [result for result in _devices(found).get("results") or () if result["driver"] == DRIVER]
+def _ours(claim: Json) -> list[Json]:
+    return [result for result in _devices(claim).get("results") or () if result["driver"] == DRIVER]
 
 
-def _result(one: Json, config: Any, node: str, where: str) -> Result:
+def _result(result: Json, config: Any, node: str, where: str) -> Result:
     """Return one result. NodeError: it is of another node, or of a kind that is not supported."""
-    request, device = str(one["request"]), str(one["device"])
+    request, device = str(result["request"]), str(result["device"])
     at = f"{where}, request {cut(request)}"
-    pool = str(one["pool"])
+    pool = str(result["pool"])
     if pool not in (pool_name(node), node):  # the latter is what earlier releases published
         cause = f"it is of the pool {shown(pool)}, and this node's is {shown(pool_name(node))}"
         raise NodeError(f"{at}: {cut(device)} is not of this node", cause=cause)
     if not DEVICE.fullmatch(device):
         raise NodeError(f"{at}: {shown(device)} is no device of {DRIVER}")
-    share = str(one.get("shareID") or "")
+    share = str(result.get("shareID") or "")
     if share:
         check_uid(share)
-    consumed = dict(_consumed(one.get("consumedCapacity") or {}, at))
-    said, admin = _parameters(request, config, at), bool(one.get("adminAccess"))
-    return Result(request, pool, device, share, consumed, said, admin)
+    consumed = dict(_consumed(result.get("consumedCapacity") or {}, at))
+    parameters_read, admin = _parameters(request, config, at), bool(result.get("adminAccess"))
+    return Result(request, pool, device, share, consumed, parameters_read, admin)
 
 
-def _consumed(found: Json, at: str) -> Iterator[tuple[str, int]]:
-    for name, text in found.items():
+def _consumed(capacity: Json, at: str) -> Iterator[tuple[str, int]]:
+    for name, text in capacity.items():
         short = name.rpartition("/")[2] if name.startswith(f"{DRIVER}/") else name
         if short in CONSUMED:
             yield short, quantity(text, f"{at}, consumedCapacity.{short}")
@@ -188,26 +191,26 @@ def quantity(text: object, key: str) -> int:
 def _parameters(request: str, config: Any, at: str) -> dict[str, int]:
     """Return what our parameters say of a request, in its class and in the claim: of each the stricter value."""
     merged: dict[str, int] = {}
-    for one in config:
-        opaque = one.get("opaque") or {}
-        requests = one.get("requests") or ()
-        wanted = not requests or request in requests or request.partition("/")[0] in requests
-        if opaque.get("driver") == DRIVER and wanted:
+    for entry in config:
+        opaque = entry.get("opaque") or {}
+        requests = entry.get("requests") or ()
+        applies = not requests or request in requests or request.partition("/")[0] in requests
+        if opaque.get("driver") == DRIVER and applies:
             for name, value in parameters(opaque["parameters"], at).items():
                 merged[name] = max(value, merged.get(name, value))  # the greater is the stricter
     return merged
 
 
-def parameters(found: object, at: str) -> dict[str, int]:
+def parameters(raw: object, at: str) -> dict[str, int]:
     """Return what a ShareConfig says. InputError: it is none, or says what it can't."""
     key = f"{at}, parameters"
-    if not isinstance(found, dict):
-        raise InputError.of(key, found, f"an object of the kind {SHARE_CONFIG}")
-    kind = (found.get("apiVersion"), found.get("kind"))
+    if not isinstance(raw, dict):
+        raise InputError.of(key, raw, f"an object of the kind {SHARE_CONFIG}")
+    kind = (raw.get("apiVersion"), raw.get("kind"))
     if kind != (API_VERSION, SHARE_CONFIG):
         raise InputError.of(key, kind, f"apiVersion {API_VERSION} and kind {SHARE_CONFIG}")
-    said = {name: value for name, value in found.items() if name not in ("apiVersion", "kind")}
-    for name, value in said.items():
+    values = {name: value for name, value in raw.items() if name not in ("apiVersion", "kind")}
+    for name, value in values.items():
         if name == "priority":
             if not is_whole(value) or value not in (0, 1):
                 raise InputError.of(f"{key}.priority", value, "0 (normal) or 1 (below normal)")
@@ -216,4 +219,4 @@ def parameters(found: object, at: str) -> dict[str, int]:
                 raise InputError.of(f"{key}.coreLimit", value, "true or false")
         else:
             raise InputError.of(f"{key}.{cut(name)}", value, "none: there is no such key")
-    return said
+    return values

@@ -69,18 +69,18 @@ def _from_spec(container: Json, names: Mapping[str, str]) -> Container:
 
 
 def is_affected(
-    held: PreparedClaim, others: Iterable[PreparedClaim], *, plugin_uses_mps: bool
+    held: PreparedClaim, claims: Iterable[PreparedClaim], *, plugin_uses_mps: bool
 ) -> bool:
     """Return whether it matters what the containers of a claim have in addition to it."""
     return plugin_uses_mps or any(
         claim.enforcement in LIMITED and claim.namespace == held.namespace
-        for claim in (held, *others)
+        for claim in (held, *claims)
     )
 
 
 def check(
     held: PreparedClaim,
-    others: Sequence[PreparedClaim],
+    other_claims: Sequence[PreparedClaim],
     containers: Sequence[Container] | None,
     *,
     plugin_uses_mps: bool,
@@ -96,7 +96,7 @@ def check(
     Raises:
         NodeError: if the devices of a container don't fit together.
     """
-    claims = {claim.name: claim for claim in others if claim.namespace == held.namespace}
+    claims = {claim.name: claim for claim in other_claims if claim.namespace == held.namespace}
     claims[held.name] = held
     if containers is None:
         names = [name for name, claim in claims.items() if {*claim.pods} & {*held.pods}]

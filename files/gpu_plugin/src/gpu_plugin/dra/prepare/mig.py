@@ -63,27 +63,27 @@ class Instances:
         ``note`` is called before something is made, and again once it is. One that stood before is used, and
         stays. NodeError: it can't be made, or is in parts.
         """
-        wanted = _instance(device)
+        instance = _instance(device)
         with self._gpu(device) as (nvml, gpu):
             profile = _profile(nvml, gpu, device)
-            there = _at(nvml, gpu, wanted)
+            there = _at(nvml, gpu, instance)
             if there is None and device.admin:
                 raise NodeError(
                     f"{device.device} does not exist",
                     cause="a claim with adminAccess gets only MIG devices that exist",
                     hint="select MIG devices that have a uuid in the request",
                 )
-            known = wanted.era == self.era()
+            known = instance.era == self.era()
             if there is None or not known:
                 # What stands here and was not made in this load of the driver is somebody else's.
-                wanted = replace(wanted, made=there is None, era=self.era(), gi=None, uuid="")
-                note(wanted)
-            gi = _create(nvml, gpu, profile, wanted.start) if there is None else there.id
-            _fill(nvml, gpu, gi, profile, made=wanted.made)
-            found = _device(nvml, gpu, gi, device)
-            wanted = replace(wanted, gi=gi, uuid=found.uuid)
-            note(wanted)
-            return wanted
+                instance = replace(instance, made=there is None, era=self.era(), gi=None, uuid="")
+                note(instance)
+            gi = _create(nvml, gpu, profile, instance.start) if there is None else there.id
+            _fill(nvml, gpu, gi, profile, made=instance.made)
+            mig_device = _device(nvml, gpu, gi, device)
+            instance = replace(instance, gi=gi, uuid=mig_device.uuid)
+            note(instance)
+            return instance
 
     def destroy(self, device: Device) -> None:
         """Destroy what was made for a device, if that is still there, and nothing else. NvmlError: it is in use."""
@@ -142,14 +142,14 @@ class Made:
 
     def of(self, claims: Iterable[PreparedClaim]) -> frozenset[Place]:
         """Return them, given all claims as they are now."""
-        now = time.monotonic()
+        moment = time.monotonic()
         self._seen |= {
-            (device.gpu, device.instance.profile_id, device.instance.start): now
+            (device.gpu, device.instance.profile_id, device.instance.start): moment
             for held in claims
             for device in held.devices
             if device.instance and device.instance.made
         }
-        self._seen = {one: at for one, at in self._seen.items() if now - at <= GRACE}
+        self._seen = {place: at for place, at in self._seen.items() if moment - at <= GRACE}
         return frozenset(self._seen)
 
 
@@ -192,26 +192,24 @@ def _destroy(nvml: Nvml, gpu: Gpu, device: Device) -> None:
 
 
 def _profile(nvml: Nvml, gpu: Gpu, device: Device) -> GiProfile:
-    wanted = _instance(device)
+    instance = _instance(device)
     for gi_profile in nvml.gi_profiles(gpu):
-        if gi_profile.id == wanted.profile_id and wanted.start in [
+        if gi_profile.id == instance.profile_id and instance.start in [
             at for at, _size in gi_profile.placements
         ]:
             return gi_profile
-    cause = (
-        f"GPU {gpu.index} has no profile {wanted.profile_id} that can begin at slice {wanted.start}"
-    )
+    cause = f"GPU {gpu.index} has no profile {instance.profile_id} that can begin at slice {instance.start}"
     raise NodeError(f"{device.device} can't be made", cause=cause)
 
 
-def _at(nvml: Nvml, gpu: Gpu, wanted: Instance) -> GpuInstance | None:
-    place = (wanted.profile_id, wanted.start)
-    found = (
+def _at(nvml: Nvml, gpu: Gpu, instance: Instance) -> GpuInstance | None:
+    place = (instance.profile_id, instance.start)
+    instances = (
         gpu_instance
         for gpu_instance in nvml.gpu_instances(gpu)
         if (gpu_instance.profile_id, gpu_instance.start) == place
     )
-    return next(found, None)
+    return next(instances, None)
 
 
 def _create(nvml: Nvml, gpu: Gpu, profile: GiProfile, start: int) -> int:
@@ -234,13 +232,15 @@ def _create(nvml: Nvml, gpu: Gpu, profile: GiProfile, start: int) -> int:
 
 def _fill(nvml: Nvml, gpu: Gpu, gi: int, profile: GiProfile, *, made: bool) -> None:
     """See that one compute instance takes all of the GPU instance. NodeError: somebody divided it."""
-    found = next(gpu_instance for gpu_instance in nvml.gpu_instances(gpu) if gpu_instance.id == gi)
-    if not found.cis and made:
+    gpu_instance_found = next(
+        gpu_instance for gpu_instance in nvml.gpu_instances(gpu) if gpu_instance.id == gi
+    )
+    if not gpu_instance_found.cis and made:
         nvml.create_compute_instance(gpu, gi, parse(profile.name).g, 0)
-    elif [one.slices for one in found.cis] != [parse(profile.name).g]:
+    elif [ci.slices for ci in gpu_instance_found.cis] != [parse(profile.name).g]:
         raise NodeError(
             f"GPU instance {gi} of GPU {gpu.index} can't be given as a whole",
-            cause=f"it has {len(found.cis)} compute instances that somebody else made",
+            cause=f"it has {len(gpu_instance_found.cis)} compute instances that somebody else made",
             hint="destroy it, or give it a compute instance that takes all of it",
         )
 

@@ -42,7 +42,7 @@ EVERYTHING: Final = Limits(1 << 62, 1 << 30)  # of a GPU that the driver no long
 def limits(gpus: Iterable[Gpu], dra: Dra) -> dict[str, Limits]:
     """Return what the shares of each GPU that the driver has may come to, as it is published; by UUID."""
     ours = (gpu for gpu in gpus if owner(gpu, dra) == DRA)
-    return {one.uuid: Limits(share_memory(one, dra), dra.split_count) for one in ours}
+    return {gpu.uuid: Limits(share_memory(gpu, dra), dra.split_count) for gpu in ours}
 
 
 def resolve(claim: Claim, inventory: Inventory, limits: Mapping[str, Limits]) -> tuple[Device, ...]:
@@ -53,74 +53,74 @@ def resolve(claim: Claim, inventory: Inventory, limits: Mapping[str, Limits]) ->
     return tuple(_resolved(result, views, limits) for result in claim.results)
 
 
-def _resolved(one: Result, views: Mapping[int, GpuView], limits: Mapping[str, Limits]) -> Device:
-    match = NAME.fullmatch(one.device)
+def _resolved(result: Result, views: Mapping[int, GpuView], limits: Mapping[str, Limits]) -> Device:
+    match = NAME.fullmatch(result.device)
     view = views.get(int(match["minor"])) if match else None
     if match is None or view is None:
         raise NodeError(
-            f"{one.device} is not on this node", cause="no GPU has that number", hint=AGAIN
+            f"{result.device} is not on this node", cause="no GPU has that number", hint=AGAIN
         )
     gpu, is_mig = view.gpu, match["id"] is not None
     if gpu.uuid not in limits:
         cause = "gpuNode.allocation of this node leaves its GPU to the device plugin"
-        raise NodeError(f"{one.device} is not given by {DRIVER}", cause=cause)
+        raise NodeError(f"{result.device} is not given by {DRIVER}", cause=cause)
     if view.problem:
-        raise NodeError(f"{one.device} can't be used", cause=str(view.problem), hint=AGAIN)
+        raise NodeError(f"{result.device} can't be used", cause=str(view.problem), hint=AGAIN)
     if is_mig != gpu.mig_current:
         cause = f"MIG mode of GPU {gpu.index} is {'on' if gpu.mig_current else 'off'}"
-        raise NodeError(f"{one.device} is not there", cause=f"{cause} by now")
-    if one.parameters and not match["share"]:
+        raise NodeError(f"{result.device} is not there", cause=f"{cause} by now")
+    if result.parameters and not match["share"]:
         raise NodeError(
-            f"{one.device} has parameters of a share, and is none",
-            cause=", ".join(sorted(one.parameters)),
+            f"{result.device} has parameters of a share, and is none",
+            cause=", ".join(sorted(result.parameters)),
             hint="leave the parameters out of this request",
         )
     # An administrator sees the GPU, and takes nothing of it.
-    limited = match["share"] and not one.admin
-    if limited and (one.consumed.get(MEMORY, 0) < 1 or one.consumed.get(SHARES, 1) < 1):
+    limited = match["share"] and not result.admin
+    if limited and (result.consumed.get(MEMORY, 0) < 1 or result.consumed.get(SHARES, 1) < 1):
         raise NodeError(
-            f"{one.device} is allocated without memory", cause="consumedCapacity has none"
+            f"{result.device} is allocated without memory", cause="consumedCapacity has none"
         )
     instance = Instance(int(match["id"]), int(match["start"]), made=True) if is_mig else None
     return Device(
-        one.request,
-        one.pool,
-        one.device,
+        result.request,
+        result.pool,
+        result.device,
         gpu.uuid,
         gpu.minor,
-        one.share_id,
-        one.consumed,
-        one.parameters,
+        result.share_id,
+        result.consumed,
+        result.parameters,
         instance,
-        one.admin,
+        result.admin,
     )
 
 
 def check_room(
-    held: PreparedClaim, others: Iterable[PreparedClaim], limits: Mapping[str, Limits]
+    held: PreparedClaim, prepared: Iterable[PreparedClaim], limits: Mapping[str, Limits]
 ) -> None:
     """Refuse a claim for which there is no room beside the others, which the kubelet has not given back.
 
     The scheduler sees to that; a claim of a pod that was deleted by force it takes for gone.
     """
     there = [
-        (one, device)
-        for one in others
-        for device in one.devices
-        if one.uid != held.uid and not device.admin
+        (claim, device)
+        for claim in prepared
+        for device in claim.devices
+        if claim.uid != held.uid and not device.admin
     ]
-    for device in (one for one in held.devices if not one.admin):
-        users = [(one, each) for one, each in there if each.gpu == device.gpu]
-        for one, each in users:
+    for device in (claim for claim in held.devices if not claim.admin):
+        users = [(claim, each) for claim, each in there if each.gpu == device.gpu]
+        for claim, each in users:
             if _excludes(device, each):
                 raise NodeError(
                     f"{device.device} is not free",
-                    cause=f"{one} has {each.device} until the kubelet gives it back",
+                    cause=f"{claim} has {each.device} until the kubelet gives it back",
                     hint=AGAIN,
                 )
-    for gpu in dict.fromkeys(one.gpu for one in held.devices if is_share(one)):
-        shares = [each for _one, each in there if each.gpu == gpu and is_share(each)]
-        shares += [one for one in held.devices if one.gpu == gpu and is_share(one)]
+    for gpu in dict.fromkeys(claim.gpu for claim in held.devices if is_share(claim)):
+        shares = [each for _claim, each in there if each.gpu == gpu and is_share(each)]
+        shares += [claim for claim in held.devices if claim.gpu == gpu and is_share(claim)]
         _check_sum(gpu, shares, limits.get(gpu, EVERYTHING))
 
 
@@ -149,13 +149,13 @@ def is_share(device: Device) -> bool:
     return device.device.endswith("-share") and not device.admin
 
 
-def _excludes(one: Device, other: Device) -> bool:
+def _excludes(device: Device, device_beside: Device) -> bool:
     """Tell whether two devices of one GPU can't be given away at the same time."""
-    if one.instance and other.instance:
+    if device.instance and device_beside.instance:
         # Which instances overlap the driver knows.
-        a, b = one.instance, other.instance
+        a, b = device.instance, device_beside.instance
         return (a.profile_id, a.start) == (b.profile_id, b.start)
-    return not (is_share(one) and is_share(other))
+    return not (is_share(device) and is_share(device_beside))
 
 
 def _check_sum(gpu: str, shares: list[Device], most: Limits) -> None:
@@ -164,11 +164,11 @@ def _check_sum(gpu: str, shares: list[Device], most: Limits) -> None:
         CORES: (sum(share.consumed.get(CORES, 0) for share in shares), most.cores),
         SHARES: (sum(share.consumed.get(SHARES, 1) for share in shares), most.shares),
     }
-    for name, (found, limit) in sums.items():
-        if found > limit:
+    for name, (total, limit) in sums.items():
+        if total > limit:
             raise NodeError(
                 f"there is not enough {name} left on GPU {gpu}",
-                cause=f"its shares would come to {found} of {limit} with claims that the kubelet has not given back",
+                cause=f"its shares would come to {total} of {limit} with claims that the kubelet has not given back",
                 hint=AGAIN,
             )
 
@@ -194,8 +194,8 @@ def shares(held: PreparedClaim) -> tuple[Share, ...]:
 
 
 def _priority(device: Device) -> int:
-    found = device.parameters.get("priority", 0)
-    return found if isinstance(found, int) else 0
+    priority = device.parameters.get("priority", 0)
+    return priority if isinstance(priority, int) else 0
 
 
 # What is done for a claim, one after the other. Each may be done again.

@@ -35,17 +35,19 @@ def condition(state: Mapping[str, Any] | None, faults: Faults | None) -> Json:
     return _of("False", "GPUsUnhealthy", "; ".join([*named[:MOST], *more])[:4000])
 
 
-def due(wanted: Json, before: Mapping[str, Any], now: float, spread: float = 1.0) -> Json | None:
+def due(
+    desired: Json, before: Mapping[str, Any], seconds: float, spread: float = 1.0
+) -> Json | None:
     """Return the condition to write after an earlier one, None where nothing has to be written.
 
     ``spread`` lengthens the time between two that are the same, so that nodes do not keep in step.
     """
-    same = all(before.get(key) == text for key, text in wanted.items())
-    if before and age(before, now) < (HEARTBEAT * spread if same else PAUSE):
+    is_same = all(before.get(key) == text for key, text in desired.items())
+    if before and age(before, seconds) < (HEARTBEAT * spread if is_same else PAUSE):
         return None
-    turned = before.get("status") != wanted["status"]
-    since = moment(now) if turned else before["lastTransitionTime"]
-    return {**wanted, "lastHeartbeatTime": moment(now), "lastTransitionTime": since}
+    turned = before.get("status") != desired["status"]
+    since = moment(seconds) if turned else before["lastTransitionTime"]
+    return {**desired, "lastHeartbeatTime": moment(seconds), "lastTransitionTime": since}
 
 
 def usable(before: object) -> Json:
@@ -56,9 +58,9 @@ def usable(before: object) -> Json:
     return before if whole else {}
 
 
-def patch(found: Json) -> Json:
+def patch(desired: Json) -> Json:
     """Return the patch that writes this condition and no other."""
-    return {"status": {"conditions": [{"type": TYPE, **found}]}}
+    return {"status": {"conditions": [{"type": TYPE, **desired}]}}
 
 
 def removal() -> Json:

@@ -42,49 +42,53 @@ class Notice:
     told: Json  # what is told of the place then
 
 
-def next_notice(faults: Faults, told: Told, node: str, now: float) -> Notice | None:
+def next_notice(faults: Faults, events: Told, node: str, seconds: float) -> Notice | None:
     """Return the next Event, None where there is nothing to tell or it is too early."""
-    for place in sorted({*faults, *told}):
-        before = told.get(place, {})
+    for place in sorted({*faults, *events}):
+        before = events.get(place, {})
         fault = faults.get(place)
         text = fault.text if fault else ""
-        if text == before.get("text", "") or age(before, now) < PAUSE:
+        if text == before.get("text", "") or age(before, seconds) < PAUSE:
             continue
         device = fault.device if fault else before["device"]
         reason = SICK if fault else WELL
         message = f"{device}: {text}" if fault else f"{device} is healthy again"
-        return _notice(place, reason, message, before, node, now, text, device)
+        return _notice(place, reason, message, before, node, seconds, text, device)
     return None
 
 
-def remembered(told: Told, now: float) -> Told:
+def remembered(events: Told, seconds: float) -> Told:
     """Return what is still worth knowing: the faults, and Events that may be counted on."""
-    return {place: one for place, one in told.items() if one["text"] or age(one, now) < KEPT}
+    return {
+        place: event
+        for place, event in events.items()
+        if event["text"] or age(event, seconds) < KEPT
+    }
 
 
-def age(one: Mapping[str, Any], now: float) -> float:
+def age(event: Mapping[str, Any], seconds: float) -> float:
     """Return how long ago something was written; what is from the future, by a wrong clock, is old."""
-    passed = now - float(one.get("at", 0))
+    passed = seconds - float(event.get("at", 0))
     return passed if passed >= 0 else float("inf")
 
 
-def usable(told: object) -> Told:
+def usable(raw: object) -> Told:
     """Return what was told earlier, nothing where it can't be that."""
-    return told if isinstance(told, dict) and all(map(_one, told.values())) else {}
+    return raw if isinstance(raw, dict) and all(map(_one, raw.values())) else {}
 
 
-def _one(told: object) -> bool:
-    if not isinstance(told, dict) or not isinstance(told.get("events"), dict):
+def _one(raw: object) -> bool:
+    if not isinstance(raw, dict) or not isinstance(raw.get("events"), dict):
         return False
-    texts = all(isinstance(told.get(key), str) for key in ("text", "device"))
-    events = [event for event in told["events"].values() if isinstance(event, dict)]
+    texts = all(isinstance(raw.get(key), str) for key in ("text", "device"))
+    events = [event for event in raw["events"].values() if isinstance(event, dict)]
     whole = all(
         isinstance(event.get("name"), str)
         and is_whole(event.get("count"))
         and _number(event.get("at"))
         for event in events
     )
-    return texts and whole and _number(told.get("at")) and len(events) == len(told["events"])
+    return texts and whole and _number(raw.get("at")) and len(events) == len(raw["events"])
 
 
 def _number(value: object) -> bool:
@@ -97,29 +101,29 @@ def _notice(
     message: str,
     before: Mapping[str, Any],
     node: str,
-    now: float,
+    seconds: float,
     text: str,
     device: str,
 ) -> Notice:
     events = dict(before.get("events", {}))
     last = events.get(reason)
-    stamp = moment(now)
-    if last and age(last, now) < KEPT:
+    stamp = moment(seconds)
+    if last and age(last, seconds) < KEPT:
         name, count = last["name"], last["count"] + 1
         body = {"count": count, "lastTimestamp": stamp, "message": _bounded(message)}
     else:
         last, count = None, 1
-        body = single(node, reason, message, now)
+        body = single(node, reason, message, seconds)
         name = body["metadata"]["name"]
-    events[reason] = {"name": name, "count": count, "at": now}
-    after = {"text": text, "device": device, "at": now, "events": events}
+    events[reason] = {"name": name, "count": count, "at": seconds}
+    after = {"text": text, "device": device, "at": seconds, "events": events}
     return Notice(place, reason, name if last else "", body, after)
 
 
-def single(node: str, reason: str, message: str, now: float) -> Json:
+def single(node: str, reason: str, message: str, seconds: float) -> Json:
     """Return an Event of its own."""
-    name = f"{node[:200]}.{int(now * 1e9):x}"
-    return _whole(name, node, reason, _bounded(message), moment(now))
+    name = f"{node[:200]}.{int(seconds * 1e9):x}"
+    return _whole(name, node, reason, _bounded(message), moment(seconds))
 
 
 def _whole(name: str, node: str, reason: str, message: str, stamp: str) -> Json:
@@ -145,6 +149,6 @@ def _bounded(message: str) -> str:
     return message.encode()[:LONGEST].decode(errors="ignore")
 
 
-def moment(now: float) -> str:
+def moment(seconds: float) -> str:
     """Return a time as Kubernetes writes it."""
-    return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(now))
+    return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(seconds))

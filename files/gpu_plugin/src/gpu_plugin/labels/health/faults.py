@@ -30,35 +30,37 @@ Faults = Mapping[str, Fault]  # by place
 
 def faults(state: Mapping[str, Any] | None) -> Faults | None:
     """Return what is unhealthy now; None where no plugin says it, such as one of an earlier version."""
-    found = (state or {}).get("health")
-    if not isinstance(found, list):
+    health = (state or {}).get("health")
+    if not isinstance(health, list):
         return None
     known: dict[str, Fault] = {}
-    for one in found[:MOST]:
-        if not isinstance(one, Mapping) or not isinstance(one.get("gpu"), str):
+    for fault in health[:MOST]:
+        if not isinstance(fault, Mapping) or not isinstance(fault.get("gpu"), str):
             continue
-        place, text = _place(one), _text(one)
+        place, text = _place(fault), _text(fault)
         before = known.get(place)
-        known[place] = Fault(_device(one), cut(f"{before.text}; {text}" if before else text))
+        known[place] = Fault(_device(fault), cut(f"{before.text}; {text}" if before else text))
     return known
 
 
-def _place(one: Mapping[str, Any]) -> str:
-    return "/".join(str(one.get(key)) for key in ("gpu", "gi", "ci") if one.get(key) is not None)
+def _place(fault: Mapping[str, Any]) -> str:
+    return "/".join(
+        str(fault.get(key)) for key in ("gpu", "gi", "ci") if fault.get(key) is not None
+    )
 
 
-def _device(one: Mapping[str, Any]) -> str:
-    index = _words(one.get("index"))
-    name = f"GPU {index} ({_words(one['gpu'])})" if index else f"GPU {_words(one['gpu'])}"
-    if one.get("gi") is None:
+def _device(fault: Mapping[str, Any]) -> str:
+    index = _words(fault.get("index"))
+    name = f"GPU {index} ({_words(fault['gpu'])})" if index else f"GPU {_words(fault['gpu'])}"
+    if fault.get("gi") is None:
         return name
-    return f"MIG instance {_words(one['gi'])}/{_words(one.get('ci'))} of {name}"
+    return f"MIG instance {_words(fault['gi'])}/{_words(fault.get('ci'))} of {name}"
 
 
-def _text(one: Mapping[str, Any]) -> str:
-    reason, way = _words(one.get("reason")) or "it is unfit", _words(one.get("way_back"))
-    verdict = ACTIONS.get(str(one.get("verdict")), Action.NONE)
-    return str(Problem(Kind.FAULT, reason, recovery=way, verdict=verdict))
+def _text(fault: Mapping[str, Any]) -> str:
+    reason, way_back = _words(fault.get("reason")) or "it is unfit", _words(fault.get("way_back"))
+    verdict = ACTIONS.get(str(fault.get("verdict")), Action.NONE)
+    return str(Problem(Kind.FAULT, reason, recovery=way_back, verdict=verdict))
 
 
 def _words(value: object) -> str:

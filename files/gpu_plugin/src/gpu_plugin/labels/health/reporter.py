@@ -56,29 +56,33 @@ class Reporter:
         self._recall(path)
 
     def keep(
-        self, state: Mapping[str, Any] | None, *, told: bool, condition: bool
+        self, state: Mapping[str, Any] | None, *, events_wanted: bool, condition: bool
     ) -> dict[str, str]:
         """Write at most one Event and the condition, where they are asked for and due.
 
         Returns what failed the last time, by what it is about.
         """
-        now = self._clock()
-        found = faults(state)
+        moment = self._clock()
+        node_faults = faults(state)
         if state is not None:
-            self._seen_at = now
-        if told and found is not None:
-            self._try(EVENTS, now, lambda: self._tell(found, now))
-        if condition and (state is not None or now - self._seen_at >= GRACE):
-            self._try(CONDITION, now, lambda: self._keep(conditions.condition(state, found), now))
+            self._seen_at = moment
+        if events_wanted and node_faults is not None:
+            self._try(EVENTS, moment, lambda: self._tell(node_faults, moment))
+        if condition and (state is not None or moment - self._seen_at >= GRACE):
+            self._try(
+                CONDITION,
+                moment,
+                lambda: self._keep(conditions.condition(state, node_faults), moment),
+            )
         elif not condition and self._condition:
-            self._try(CONDITION, now, self.remove)
+            self._try(CONDITION, moment, self.remove)
         return {about: why for about, why in self._problems.items() if why}
 
     def say_mig(self, name: str, reason: str, *, failed: bool) -> None:
         """Write an Event about the MIG layout that the node's label names; one that is refused is only logged."""
-        words = f"{name}: {reason}" if reason else f"the GPUs have the MIG layout {name}"
+        message = f"{name}: {reason}" if reason else f"the GPUs have the MIG layout {name}"
         kind = events.MIG_FAILED if failed else events.MIG_MADE
-        body = events.single(self._node, kind, words, self._clock())
+        body = events.single(self._node, kind, message, self._clock())
         try:
             self._ask(f"writing an Event of node {self._node}", "POST", events.PATH, body)
         except ApiError as error:
@@ -91,22 +95,22 @@ class Reporter:
             self._condition = {}
             self._remember()
 
-    def _try(self, about: str, now: float, work: Callable[[], None]) -> None:
+    def _try(self, about: str, moment: float, work: Callable[[], None]) -> None:
         """Do it, and again after a pause where it fails. Other work of the process goes on meanwhile."""
-        if now < self._next[about] <= now + PAUSES[1]:  # unless the clock was turned back
+        if moment < self._next[about] <= moment + PAUSES[1]:  # unless the clock was turned back
             return
         try:
             work()
         except ApiError as error:
             self._problems[about] = str(error)
-            self._next[about] = now + self._backoff[about].failed()
+            self._next[about] = moment + self._backoff[about].failed()
             return
         self._problems[about] = ""
         self._backoff[about].reset()
 
-    def _tell(self, found: Faults, now: float) -> None:
-        self._told = events.remembered(self._told, now)
-        notice = events.next_notice(found, self._told, self._node, now)
+    def _tell(self, node_faults: Faults, moment: float) -> None:
+        self._told = events.remembered(self._told, moment)
+        notice = events.next_notice(node_faults, self._told, self._node, moment)
         if notice is None or not self._rate.ready():
             return
         doing = f"writing an Event of node {self._node}"
@@ -135,19 +139,19 @@ class Reporter:
         kind = JSON if method == "POST" else MERGE
         self._access().ask(doing, method, path, body, kind=kind, rights=EVENT_RIGHTS)
 
-    def _keep(self, wanted: dict[str, Any], now: float) -> None:
-        found = conditions.due(wanted, self._condition, now, self._spread)
-        if found is None:
+    def _keep(self, desired: dict[str, Any], moment: float) -> None:
+        condition = conditions.due(desired, self._condition, moment, self._spread)
+        if condition is None:
             return
-        self._patch("writing", conditions.patch(found))
-        if found["status"] != self._condition.get("status"):
-            logs.info("condition written", type=conditions.TYPE, status=found["status"])
-        self._condition, self._spread = {**found, "at": now}, random.uniform(1, 1.1)
+        self._patch("writing", conditions.patch(condition))
+        if condition["status"] != self._condition.get("status"):
+            logs.info("condition written", type=conditions.TYPE, status=condition["status"])
+        self._condition, self._spread = {**condition, "at": moment}, random.uniform(1, 1.1)
         self._remember()
 
-    def _patch(self, what: str, body: dict[str, Any]) -> None:
+    def _patch(self, verb: str, body: dict[str, Any]) -> None:
         self._access().ask(
-            f"{what} the condition {conditions.TYPE} of node {self._node}",
+            f"{verb} the condition {conditions.TYPE} of node {self._node}",
             "PATCH",
             f"/api/v1/nodes/{self._node}/status",
             body,
@@ -159,17 +163,17 @@ class Reporter:
     def _recall(self, path: Path) -> None:
         """Take over what an earlier process of this node has written."""
         try:
-            found = read(path, (VERSION,)) or {}
+            memory = read(path, (VERSION,)) or {}
         except StateUnusable as error:
             logs.warning("what was reported about the GPUs' health is lost", cause=error)
             return
-        if found.get("node") == self._node:
-            self._told = events.usable(found.get("told"))
-            self._condition = conditions.usable(found.get("condition"))
+        if memory.get("node") == self._node:
+            self._told = events.usable(memory.get("told"))
+            self._condition = conditions.usable(memory.get("condition"))
 
     def _remember(self) -> None:
-        found = {"node": self._node, "told": self._told, "condition": self._condition}
+        memory = {"node": self._node, "told": self._told, "condition": self._condition}
         try:
-            self._file.write(found)
+            self._file.write(memory)
         except OSError as error:  # it is told all the same, and perhaps again after a restart
             logs.warning("what was reported about the GPUs' health can't be kept", cause=error)

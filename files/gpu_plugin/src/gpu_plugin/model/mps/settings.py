@@ -108,16 +108,16 @@ def parse_memory(text: str) -> Memory:
     """Return the bytes or the part of a device that a text stands for."""
     if text.endswith("%"):
         return parse_percent("memory", text)
-    found = SIZE.fullmatch(text)
-    if found is None:
+    match = SIZE.fullmatch(text)
+    if match is None:
         raise InputError.of("memory", text, MEMORY_WORDS)
-    return int(found[1]) * UNITS[found[2] or ""]
+    return int(match[1]) * UNITS[match[2] or ""]
 
 
 def parse_percent(key: str, text: str) -> Percent:
     """Return a percentage, which must be above 0 and at most 100."""
-    found = PERCENT.fullmatch(text)
-    value = Decimal(found[1]) if found else Decimal(0)
+    match = PERCENT.fullmatch(text)
+    value = Decimal(match[1]) if match else Decimal(0)
     if not 0 < value <= 100:
         raise InputError.of(key, text, THREADS_WORDS)
     return Percent(value)
@@ -167,8 +167,10 @@ class Settings:
 
         Containers have the priority, its end alone has to do with the rest, and whoever owns it.
         """
-        same = replace(self, priority=other.priority, drain=other.drain, on_busy=other.on_busy)
-        return replace(same, owner=other.owner) == other
+        comparable = replace(
+            self, priority=other.priority, drain=other.drain, on_busy=other.on_busy
+        )
+        return replace(comparable, owner=other.owner) == other
 
     def shares(
         self,
@@ -270,7 +272,10 @@ def whole(least: int) -> Reader:
 
 def _one_of(*allowed: Any) -> Reader:
     def read(name: str, value: Any) -> Any:
-        if not any(type(value) is type(one) and value == one for one in allowed):
+        if not any(
+            type(value) is type(allowed_value) and value == allowed_value
+            for allowed_value in allowed
+        ):
             raise InputError.of(name, value, f"one of {', '.join(map(str, allowed))}")
         return value
 
@@ -350,9 +355,9 @@ class Offer:
         limits = state["limits"]
         reported = (state["replicas"], limits["asked"], limits["default"])
         shares = self.shares
-        same = reported == (shares.replicas, asdict(shares.of(1)), asdict(shares.default))
-        found = (state.get("multi_user", False), state.get("clients_pipe"))
-        return same and found == (bool(self.settings.multi_user), self.names.pipe)
+        is_same = reported == (shares.replicas, asdict(shares.of(1)), asdict(shares.default))
+        reported_client = (state.get("multi_user", False), state.get("clients_pipe"))
+        return is_same and reported_client == (bool(self.settings.multi_user), self.names.pipe)
 
 
 def part_within(bounds: Bounds, names: Names, settings: Settings, *, own_shm: bool) -> Part:
