@@ -21,7 +21,7 @@ from .config.strict_yaml import ConfigError
 from .driver.health import QUIET
 from .driver.time_slices import TimeSlices
 from .driver.watch import GpuWatch
-from .kubelet.handover import Handover, checkpoint_of, kept
+from .kubelet.handover import Handover, checkpoint_of, read_claims
 from .kubelet.holders import HolderWatch, Vanished
 from .kubelet.manager import Manager
 from .kubelet.server import Published, Snapshot
@@ -73,7 +73,7 @@ class Daemon(Process):
         self._manager = Manager(paths.kubelet_socket, self._published)
         kubelet = paths.kubelet_socket.parent.parent
         kept_in = paths.state_directory or run
-        claims, self._vanished = kept(checkpoint_of(root)), Vanished()
+        claims, self._vanished = read_claims(checkpoint_of(root)), Vanished()
         self._holders = HolderWatch(kubelet, kept_in, self.wake, claims=claims)
         self._handover = Handover(kubelet, claims, lambda: self._gpus.inventory)
         self._telemetry = Telemetry(
@@ -120,7 +120,7 @@ class Daemon(Process):
         asked = self.reloading()
         news = self._configuration.reload(self._check_change, asked=asked)
         news |= self._gpus.tick(self._configuration.config, at_once=asked)
-        waiting = bool(self._advertised.held or self._vanished.found)
+        waiting = bool(self._advertised.held or self._vanished.allocations)
         news |= self._holders.tick(waiting=waiting)
         if self._reconcile.run() or news or not self._advertise.ran:
             self._advertise.run()

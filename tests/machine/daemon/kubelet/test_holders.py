@@ -47,7 +47,7 @@ def seen(one: HolderWatch, *, waiting: bool = False) -> list[str] | None:
     """Return what the kubelet has told after a tick, in which it is asked if that is due."""
     one.tick(waiting=waiting)
     eventually(lambda: not one._worker.busy)
-    given = one.holders.given
+    given = one.holders.allocations
     return None if given is None else [each.device for each in given]
 
 
@@ -62,7 +62,7 @@ def test_the_kubelet_is_asked_when_devices_change_and_seldom_besides(
 ) -> None:
     clock = Clock()
     one = HolderWatch(tmp_path, tmp_path, clock=clock)
-    assert one.holders.given is None
+    assert one.holders.allocations is None
     assert seen(one) == []
     ledger.give("a", {GPU: ["GPU-0"]})
     clock.now += SELDOM - 1

@@ -46,7 +46,7 @@ def test_it_is_told_until_its_pod_is_gone(capsys: pytest.CaptureFixture[str]) ->
     assert f"pod default/idle (container main) with {MIG} {UUID}" in said
 
     one.look(answer(), NONE)
-    assert one.found == ()
+    assert one.allocations == ()
     assert "no pod has the vanished device any more" in capsys.readouterr().err
 
 
@@ -61,13 +61,13 @@ def test_it_is_told_until_its_pod_is_gone(capsys: pytest.CaptureFixture[str]) ->
 def test_a_driver_or_a_gpu_that_was_never_read_proves_nothing_gone(inventory: Inventory) -> None:
     one = Vanished()
     one.look(answer(UUID), inventory)
-    assert one.found == ()
+    assert one.allocations == ()
 
 
 def test_a_gpu_that_was_read_and_is_lost_now_hides_nothing() -> None:
     one = Vanished()
     one.look(answer(UUID), Inventory("550", (view(0, "1g.10gb", problem="lost", lost=True),)))
-    assert [each.device for each in one.found] == [UUID]
+    assert [each.device for each in one.allocations] == [UUID]
 
 
 def test_devices_of_claims_are_known(tmp_path: Path, ledger: Ledger) -> None:

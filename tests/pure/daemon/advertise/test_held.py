@@ -84,7 +84,7 @@ def test_what_a_pod_holds_waits_for_it_in_any_other_form(
     assert FIRST not in advertised.mps
     assert {uuid: one.kind for uuid, one in advertised.held.items()} == {FIRST: Kind.HELD}
 
-    gone = replace(holders, given=())
+    gone = replace(holders, allocations=())
     assert told(decide(NODE, {}, parse(now), holders=gone), FIRST) == {""}
 
 

@@ -11,7 +11,7 @@ from typing import Any
 
 from gpu_plugin.cli import _parser
 from gpu_plugin.config.configuration import Config, parse
-from gpu_plugin.config.sources import given
+from gpu_plugin.config.sources import flags_given
 
 from tests.fakes.daemon.gpu_builders import enumerate_devices, inventory, share, view
 
@@ -233,7 +233,7 @@ flags:
 
 def advertised(case: Case) -> tuple[Config, dict[str, int]]:
     options = _parser().parse_args(["run", *case.flags])
-    config = parse(case.text, "config.yaml", case.env, given(options))
+    config = parse(case.text, "config.yaml", case.env, flags_given(options))
     found = enumerate_devices(case.node, config.mig_strategy, config.naming)
     shares = share(found, config.sharing)
     return config, {name: len(devices) for name, devices in shares.items()}

@@ -13,7 +13,7 @@ import pytest
 import yaml
 from gpu_plugin.cli import _parser
 from gpu_plugin.config.configuration import KEYS, Config, parse
-from gpu_plugin.config.sources import given
+from gpu_plugin.config.sources import flags_given
 from gpu_plugin.config.strict_yaml import ConfigError
 
 from tests.support.refusals import refused_otherwise
@@ -111,7 +111,7 @@ def file(path: str, value: Any) -> str:
 
 def with_flag(flag: str, text: str) -> Config:
     options = _parser().parse_args(["run", f"{flag}={text}"])
-    return parse("", flags=given(options))
+    return parse("", flags=flags_given(options))
 
 
 def test_a_setting_works_from_file_environment_and_flags() -> None:
@@ -157,7 +157,7 @@ def test_a_key_of_another_part_is_the_same_from_everywhere() -> None:
         command = "labels" if key.path.startswith(("flags.gfd.", "flags.useNode")) else "run"
         for flag in key.flags:
             options = _parser().parse_args([command, f"{flag}={text}"])
-            found.append(parse("", flags=given(options)))
+            found.append(parse("", flags=flags_given(options)))
         assert len(found) > 1, key
         assert found[0] != Config(), key
         assert found == [found[0]] * len(found), key

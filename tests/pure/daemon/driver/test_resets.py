@@ -35,7 +35,7 @@ class Node:
 
     def start(self, memory: dict[str, Any]) -> None:
         self.health = Health(QUIET, lambda: self.now)
-        self.health.told = lambda uuid, shown_by: self.said.append(f"{uuid}: {shown_by}")
+        self.health.on_reset = lambda uuid, shown_by: self.said.append(f"{uuid}: {shown_by}")
         if memory:
             self.health.recall(json.loads(json.dumps(memory)), 1)
 

@@ -64,7 +64,7 @@ class Scene:
 
     def look(self) -> list[tuple[str, str, bool]]:
         self.watch.refresh(self.gpus, self.ask, self.asking)
-        return [(one.index, one.setting, one.drifted) for one in self.watch.found]
+        return [(one.index, one.setting, one.drifted) for one in self.watch.compared]
 
 
 @pytest.fixture
@@ -75,7 +75,7 @@ def scene(tmp_path: Path) -> Scene:
 def test_what_is_declared_is_told_and_whether_it_has_drifted(scene: Scene) -> None:
     scene.declare({"match": {"index": 1}, "power_limit": 560, "persistence": True})
     assert scene.look() == [("1", "persistence", False), ("1", "power_limit", True)]
-    last = scene.watch.found[1]
+    last = scene.watch.compared[1]
     assert (last.uuid, last.now, last.declared) == (scene.gpus[1].uuid, "700 W", "560 W")
 
 
@@ -103,7 +103,7 @@ def test_a_gpu_that_is_lost_keeps_no_other_from_being_compared_and_is_asked_agai
     scene.told[0] = NvmlError(GPU_IS_LOST, "reading")
     with pytest.raises(NvmlError):
         scene.look()
-    assert [one.index for one in scene.watch.found] == ["1"]
+    assert [one.index for one in scene.watch.compared] == ["1"]
     scene.told[0] = TOLD
     assert [one[0] for one in scene.look()] == ["0", "1"]
 
@@ -131,4 +131,4 @@ def test_what_a_board_does_not_allow_is_told(scene: Scene) -> None:
     scene.declare({"match": {"index": 0}, "power_limit": 900}, {"persistence": True})
     with pytest.raises(NodeError, match=r"900 is not valid"):
         scene.look()
-    assert [(one.index, one.setting) for one in scene.watch.found] == [("1", "persistence")]
+    assert [(one.index, one.setting) for one in scene.watch.compared] == [("1", "persistence")]

@@ -16,7 +16,7 @@ from gpu_plugin._shared._node.users.allocated import SOCKET, UNREPORTED, Allocat
 from gpu_plugin.config.allocation import Dra
 from gpu_plugin.config.strict_yaml import ConfigError
 from gpu_plugin.kubelet import handover as module
-from gpu_plugin.kubelet.handover import Handover, kept
+from gpu_plugin.kubelet.handover import Handover, read_claims
 from gpu_plugin.model.inventory import Inventory
 from standin_kubelet.devices import Ledger
 from standin_kubelet.pods import PodResources
@@ -42,7 +42,7 @@ def handover(tmp_path: Path, *held: PreparedClaim, inventory: Inventory | None =
     file = tmp_path / "checkpoint.json"
     if held:
         file.write_text(dump({one.uid: entry(one) for one in held}))
-    return Handover(tmp_path, kept(file), lambda: inventory or NODE)
+    return Handover(tmp_path, read_claims(file), lambda: inventory or NODE)
 
 
 def test_what_pods_and_claims_have_stays_where_it_is(tmp_path: Path, kubelet: Ledger) -> None:

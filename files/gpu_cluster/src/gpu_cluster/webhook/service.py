@@ -17,7 +17,7 @@ from typing import Any, Final
 
 from gpu_plugin.cluster.access import Access
 from gpu_plugin.cluster.rate import Rate, jittered
-from gpu_plugin.report.endpoint import Endpoint, Page, told
+from gpu_plugin.report.endpoint import Endpoint, Page, probe_page
 from gpu_plugin.tools import logs
 from gpu_plugin.tools.chores import Chore
 
@@ -127,8 +127,8 @@ class Service:
     def _serve_pages(self, address: tuple[str, int]) -> Endpoint:
         """Serve health and metrics, by a thread that no flood of reviews holds up. OSError."""
         pages: dict[str, Page] = {
-            "/healthz": lambda: told("" if self._alive() else "no review is taken any more"),
-            "/readyz": lambda: told(self.problem()),
+            "/healthz": lambda: probe_page("" if self._alive() else "no review is taken any more"),
+            "/readyz": lambda: probe_page(self.problem()),
             "/metrics": lambda: (HTTPStatus.OK, METRICS, metrics.page()),
         }
         made = Endpoint(address, pages)

@@ -112,10 +112,10 @@ class Holders:
     """Who holds what: what pods were given, None where the kubelet did not tell yet.
 
     ``forms`` are those in which devices were advertised last, by UUID, and ``asked`` those for which the kubelet
-    was asked: what it gave before these were published is among ``given``.
+    was asked: what it gave before these were published is among ``allocations``.
     """
 
-    given: Sequence[Allocation] | None = ()
+    allocations: Sequence[Allocation] | None = ()
     forms: Mapping[str, Form] = field(default_factory=dict)
     asked: Mapping[str, Form] = field(default_factory=dict)
 
@@ -228,7 +228,7 @@ def decide(
         notes += describe_sharing(enumerated, config.sharing)
 
     offered = offer(enumerated, config.sharing, config.sharing.mps_root)
-    allocations = _by_gpu(holders.given or (), views)
+    allocations = _by_gpu(holders.allocations or (), views)
     resources: dict[str, list[Device]] = {name: [] for name, *_device in offered}
     ids = {name: _ids(offered, name) if allocations else frozenset() for name in resources}
     mps, forms, held = dict[str, Offer](), dict[str, Form](), dict[str, Problem]()
@@ -496,7 +496,7 @@ def _why_held(
         more = len({(each.namespace, each.pod) for each in named}) - 1
         pods = f"{named[0]}" + (f" and {counted(more, 'more pod')}" if more else "")
         return Problem(Kind.HELD, (FORGOTTEN if unreported else WAITS) + pods)
-    if holders.given is None:
+    if holders.allocations is None:
         is_open = before != form
     else:
         is_open = holders.asked.get(device.uuid) != form and (

@@ -60,7 +60,7 @@ class MigByLabel:
     def __init__(self, paths: Paths, host: Host) -> None:
         self._paths, self._host = paths, host
         self._answer = StateFile(paths.answer)
-        self._told = Result()
+        self._written = Result()
 
     def run(self) -> None:
         """Return once there is nothing left to do."""
@@ -72,7 +72,7 @@ class MigByLabel:
             if self._asked() == request:
                 if result.state != PENDING:
                     break
-                self._rest(request, pauses.failed())
+                self._pause(request, pauses.failed())
             else:
                 pauses.reset()
 
@@ -86,7 +86,7 @@ class MigByLabel:
             logs.error("what the label asks for can't be read", cause=error)
             return None
 
-    def _rest(self, request: Request, seconds: float) -> None:
+    def _pause(self, request: Request, seconds: float) -> None:
         """Wait for so long, or until something else is asked for."""
         deadline = time.monotonic() + seconds
         while time.monotonic() < deadline and self._asked() == request:
@@ -154,11 +154,11 @@ class MigByLabel:
         """Say how it stands, where everybody can read it, and in the log where that is news."""
         with contextlib.suppress(OSError):  # a full /run; it is told again
             self._answer.write({"asked": request._asdict(), **asdict(result)})
-        if result != self._told:
+        if result != self._written:
             name, log = request.name or "(none)", {FAILED: logs.error}.get(result.state, logs.info)
             reason = {"reason": result.reason} if result.reason else {}
             log("MIG layout by label", name=name, state=result.state or "given up", **reason)
-        self._told = result
+        self._written = result
 
 
 def mig_label(paths: Paths) -> int:

@@ -134,15 +134,13 @@ class CdiAdded:
                 for imex_channel in config.containers.imex_channels
             )
             return {
-                channel: {"nodes": at}
-                for channel, path in places
-                if (at := self._found(path, root))
+                channel: {"nodes": at} for channel, path in places if (at := self._glob(path, root))
             }
-        nodes = tuple(channel for path in NODES[kind] for channel in self._found(path, root))
-        mounts = tuple(channel for path in FILES.get(kind, ()) for channel in self._found(path))
+        nodes = tuple(channel for path in NODES[kind] for channel in self._glob(path, root))
+        mounts = tuple(channel for path in FILES.get(kind, ()) for channel in self._glob(path))
         return {"all": {"nodes": nodes, "mounts": mounts}} if nodes else {}
 
-    def _found(self, pattern: str, below: str = "/") -> tuple[str, ...]:
+    def _glob(self, pattern: str, below: str = "/") -> tuple[str, ...]:
         root = str(self._root).rstrip("/") + below.rstrip("/")
         paths = sorted(glob.glob(glob.escape(root) + pattern))
         return tuple(path[len(root) :] for path in paths)

@@ -43,7 +43,7 @@ class Access:
         self._files: tuple[str, ...] = ()
         self._stamp: Stamp = ()
         self._refused = False
-        self._said = ""
+        self._warned = ""
         self._read_at = 0.0
 
     def connect(self) -> Access:
@@ -149,9 +149,9 @@ class Access:
             access.load_incluster_config(client_configuration=settings)
         settings.keep_alive = True
         warning = exposed(settings.host, verifies=settings.verify_ssl)
-        if warning and warning != self._said:
+        if warning and warning != self._warned:
             logs.warning(warning)
-        self._said = warning
+        self._warned = warning
         self._files, self._stamp = named, stamp
         return api.Connection(k8s.ApiClient(settings), f"gpu-plugin/{__version__}")
 

@@ -48,7 +48,7 @@ def add(parser: argparse.ArgumentParser, keys: Iterable[Key]) -> None:
         )
 
 
-def given(options: argparse.Namespace) -> dict[str, str]:
+def flags_given(options: argparse.Namespace) -> dict[str, str]:
     """Return the flags that were given, by key."""
     flags = {key.path: getattr(options, key.path, None) for key in KEYS if key.flags}
     return {
@@ -78,7 +78,7 @@ class Source:
     def __init__(self, options: argparse.Namespace, env: Mapping[str, str]) -> None:
         self.path = path(options)
         self._required = bool(options.config)
-        self._env, self._flags = env, given(options)
+        self._env, self._flags = env, flags_given(options)
 
     def load(self) -> Loaded:
         """Return what the file says; what an empty one does where none is there or asked for. ConfigError."""

@@ -42,10 +42,14 @@ def health(
     every = dict.fromkeys(
         [*((pool, name) for name in names), *((device.pool, device.device) for device in held)]
     )
-    return tuple(_one(of, name, views, uuids.get(name, ""), judged.absent) for of, name in every)
+    return tuple(
+        _device_health(of, name, views, uuids.get(name, ""), judged.absent) for of, name in every
+    )
 
 
-def _one(pool: str, name: str, views: Mapping[int, GpuView], mig: str, absent: str) -> DeviceHealth:
+def _device_health(
+    pool: str, name: str, views: Mapping[int, GpuView], mig: str, absent: str
+) -> DeviceHealth:
     match = NAME.fullmatch(name)
     view = views.get(int(match["minor"])) if match else None
     if absent or view is None:
@@ -60,7 +64,7 @@ class HealthNews:
     """What was found last, and who waits for it."""
 
     def __init__(self) -> None:
-        self._found: tuple[DeviceHealth, ...] = ()
+        self._devices: tuple[DeviceHealth, ...] = ()
         self._changed = threading.Condition()
         self._closing = False
         self._streams: list[object] = []
@@ -68,8 +72,8 @@ class HealthNews:
     def put(self, devices: tuple[DeviceHealth, ...]) -> None:
         """Tell this from now on."""
         with self._changed:
-            if devices != self._found:
-                self._found = devices
+            if devices != self._devices:
+                self._devices = devices
                 self._changed.notify_all()
 
     def wake(self) -> None:
@@ -96,7 +100,7 @@ class HealthNews:
             self._streams = [*self._streams[-MOST_STREAMS + 1 :], me]
             self._changed.notify_all()
         while self._wait(me, active, sent, again):
-            sent = self._found
+            sent = self._devices
             yield sent
 
     def _wait(
@@ -109,7 +113,7 @@ class HealthNews:
         """Wait until there is something to send. Returns whether the stream goes on."""
         with self._changed:
             self._changed.wait_for(
-                lambda: self._over(stream, active) or self._found != sent,
+                lambda: self._over(stream, active) or self._devices != sent,
                 0 if sent is None else again,
             )
             return not self._over(stream, active)

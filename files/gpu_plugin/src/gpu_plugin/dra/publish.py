@@ -67,7 +67,7 @@ class Publisher:
         self.standing = Standing()
         self._backoffs = Backoff(pause, LONGEST_PAUSE), Backoff(pause, LONGEST_PAUSE)
         self._news = threading.Condition()
-        self._wanted: tuple[Json, ...] | None = None
+        self._desired: tuple[Json, ...] | None = None
         self._due = self._blind = False
         self._stopping = threading.Event()
         self._version = ""  # from which a watch goes on; empty asks for a look
@@ -75,7 +75,7 @@ class Publisher:
         self._events: list[tuple[str, str]] = []
         self._ours: set[tuple[str, str]] = set()
         # What was sent and stored, where that is less.
-        self._kept: dict[str, tuple[Json, Json]] = {}
+        self._sent: dict[str, tuple[Json, Json]] = {}
         self._threads = [
             threading.Thread(target=work, name=name, daemon=True)
             for name, work in (("slices", self._publish), ("slice_watch", self._watch))
@@ -98,8 +98,8 @@ class Publisher:
         Nothing is asked of the API where they are the same as before.
         """
         with self._news:
-            if tuple(specs) != self._wanted:
-                self._wanted, self._due = tuple(specs), True
+            if tuple(specs) != self._desired:
+                self._desired, self._due = tuple(specs), True
                 self._news.notify_all()
 
     def withdraw(self, seconds: float) -> bool:
@@ -111,7 +111,7 @@ class Publisher:
     def sync(self) -> None:
         """Look at what there is and bring it to what is wanted, once. ApiError, GateOff."""
         for attempt in range(AT_ONCE):
-            desired = self._wanted
+            desired = self._desired
             if desired is None:
                 return
             there, version = self._api.all()
@@ -122,7 +122,7 @@ class Publisher:
                 if error.status not in (CONFLICT, MISSING) or attempt == AT_ONCE - 1:
                     raise
             else:
-                self._done(
+                self._log_published(
                     desired, [*(item.spec for item in due), *(item["spec"] for item in there)]
                 )
                 with self._news:
@@ -187,9 +187,9 @@ class Publisher:
     def _check(self, sent: Change, stored: Json) -> None:
         """Note what the server kept, where that is less. GateOff."""
         gates = self._gates(sent, stored)
-        self._kept.pop(sent.name, None)
+        self._sent.pop(sent.name, None)
         if gates:
-            self._kept[sent.name] = plain(sent.spec), plain(stored)
+            self._sent[sent.name] = plain(sent.spec), plain(stored)
             logs.warning("the API server drops a part of ResourceSlices", gates=gates)
 
     def _gates(self, sent: Change, stored: Json) -> list[str]:
@@ -205,7 +205,7 @@ class Publisher:
         """Return slices as they were sent, where the server keeps no more of them than it does."""
         result = []
         for published in there:
-            sent, stored = self._kept.get(published["metadata"]["name"], ({}, {}))
+            sent, stored = self._sent.get(published["metadata"]["name"], ({}, {}))
             result.append(
                 {**published, "spec": sent}
                 if sent and plain(published["spec"]) == stored
@@ -213,7 +213,7 @@ class Publisher:
             )
         return result
 
-    def _done(self, specs_desired: Sequence[Json], specs: Sequence[Json]) -> None:
+    def _log_published(self, specs_desired: Sequence[Json], specs: Sequence[Json]) -> None:
         name = specs_desired[0]["pool"]["name"] if specs_desired else ""
         pools = (spec["pool"] for spec in specs if spec)
         generations = (pool.get("generation", 0) for pool in pools if pool["name"] == name)

@@ -151,13 +151,15 @@ class Registered:
 
     def __init__(self, endpoint: Path) -> None:
         self._endpoint = endpoint
-        self.done, self.problem = False, ""
+        self.is_registered, self.problem = False, ""
 
     def handlers(self) -> Handlers:
         """Return what answers the kubelet's calls."""
         return {
             "GetInfo": _unary(self._info, registration_pb2.InfoRequest),
-            "NotifyRegistrationStatus": _unary(self._told, registration_pb2.RegistrationStatus),
+            "NotifyRegistrationStatus": _unary(
+                self._note_status, registration_pb2.RegistrationStatus
+            ),
         }
 
     def _info(self, _request: object, _context: object) -> registration_pb2.PluginInfo:
@@ -168,11 +170,11 @@ class Registered:
             supported_versions=VERSIONS,
         )
 
-    def _told(
+    def _note_status(
         self, status: registration_pb2.RegistrationStatus, _context: object
     ) -> registration_pb2.RegistrationStatusResponse:
-        self.done, self.problem = status.plugin_registered, status.error
-        if self.done:
+        self.is_registered, self.problem = status.plugin_registered, status.error
+        if self.is_registered:
             logs.info("registered", driver=DRIVER)
         else:
             logs.error("the kubelet does not take the driver", cause=status.error)
@@ -194,7 +196,7 @@ class Driver:
         """Bring back what is lost of the sockets, the kubelet's way to the driver last. SocketUnusable."""
         for endpoint in (self._plugin, self._registry):
             if not endpoint.intact:
-                self.registered.done = False
+                self.registered.is_registered = False
                 endpoint.start()
             if endpoint is self._plugin and not self._plugin.intact:
                 return

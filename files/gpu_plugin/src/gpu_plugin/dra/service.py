@@ -287,7 +287,7 @@ class Service(Process):
             or self._serve.error
             or standing.problem
             or None,
-            "registered": registered.done,
+            "registered": registered.is_registered,
             "registration_problem": registered.problem or None,
             "enforcement": dra.enforcement,
             "enforcement_problems": unenforced,

@@ -95,7 +95,7 @@ class Asking:
         self.wait(patience)
         self._since: dict[int, float] = {}  # when it was asked
         self._heard: dict[int, float] = {}  # when NVML answered last to what is asked for that
-        self._kept: dict[tuple[str, int], Future[Any]] = {}
+        self._answers: dict[tuple[str, int], Future[Any]] = {}
 
     def wait(self, patience: float | None) -> None:
         """Wait for so many seconds from now on, None for ever."""
@@ -141,7 +141,7 @@ class Asking:
         """Forget who was late and what they answered, since keys mean others from now on."""
         self._slow.forget()
         self._hung.forget()
-        self._kept.clear()
+        self._answers.clear()
 
     def each(
         self, question: str, keys: Iterable[int], ask: Callable[[int], T], known: Container[int]
@@ -155,7 +155,7 @@ class Asking:
         """
         asked = list(keys)
         todo = deque(
-            key for key in asked if key not in self._since and (question, key) not in self._kept
+            key for key in asked if key not in self._since and (question, key) not in self._answers
         )
         waited, news = set(todo), queue.SimpleQueue[None]()
         answers: dict[int, T] = {}
@@ -164,14 +164,14 @@ class Asking:
             while todo:
                 with contextlib.suppress(IndexError):  # another thread was quicker
                     key = todo.popleft()
-                    self._kept[question, key] = self._answer(key, ask)
+                    self._answers[question, key] = self._answer(key, ask)
                     news.put(None)
 
         if todo:
             begin(work)
         while True:
             for key in asked:
-                if answer := self._kept.pop((question, key), None):
+                if answer := self._answers.pop((question, key), None):
                     answers[key] = answer.result()
                     waited.discard(key)
             if not any(key in todo or self._worth_it(key, known) for key in waited):
@@ -291,7 +291,7 @@ class SettingsWatch:
     """``found`` are the declared settings of all GPUs. ``host_root`` is where the host's files are seen."""
 
     def __init__(self, host_root: Path, clock: Callable[[], float] = time.monotonic) -> None:
-        self.found: tuple[Setting, ...] = ()
+        self.compared: tuple[Setting, ...] = ()
         self._paths = [host_root / path.lstrip("/") for path in FILES]
         self._clock = clock
         self._looked, self._stamps = -math.inf, [files.stamp(path) for path in self._paths]
@@ -308,7 +308,7 @@ class SettingsWatch:
             return
         self._looked, self._stamps = -math.inf, stamps
         if stamps[0] is None:
-            self.found = ()
+            self.compared = ()
         else:
             self._compare(gpus, ask, asking)
         self._looked = moment
@@ -331,7 +331,7 @@ class SettingsWatch:
         keys = [index for index in by_index if index not in late]
         answers = asking.each("settings", keys, answer, known=by_index)
         known = {
-            gpu.uuid: [setting for setting in self.found if setting.uuid == gpu.uuid]
+            gpu.uuid: [setting for setting in self.compared if setting.uuid == gpu.uuid]
             for gpu in gpus
         }
         tries = Tries()
@@ -342,7 +342,7 @@ class SettingsWatch:
                 if isinstance(state, NvmlError):
                     raise state
                 known[gpu.uuid] = list(_settings(gpu, state, record, load, rules))
-        self.found = tuple(setting for settings in known.values() for setting in settings)
+        self.compared = tuple(setting for settings in known.values() for setting in settings)
         tries.check()
 
     @staticmethod

@@ -82,11 +82,11 @@ class Resets:
     """
 
     def __init__(self) -> None:
-        self._kept: dict[str, _Readings] = {}
+        self._readings: dict[str, _Readings] = {}
 
     def reset(self, view: GpuView) -> str:
         """Return what shows a reset since the readings were kept; nothing where none does."""
-        before, current = self._kept.get(view.gpu.uuid), _readings(view)
+        before, current = self._readings.get(view.gpu.uuid), _readings(view)
         if before is None:
             return ""
         energy = view.condition.energy
@@ -101,9 +101,11 @@ class Resets:
 
     def keep(self, waiting: Container[str], views: Iterable[GpuView]) -> None:
         """Keep the readings of the GPUs that wait for a reset, by UUID, as far as they can be read; and no others."""
-        self._kept = {uuid: readings for uuid, readings in self._kept.items() if uuid in waiting}
+        self._readings = {
+            uuid: readings for uuid, readings in self._readings.items() if uuid in waiting
+        }
         for view in (each for each in views if each.problem is None):
-            before, current = self._kept.get(view.gpu.uuid), _readings(view)
+            before, current = self._readings.get(view.gpu.uuid), _readings(view)
             if before is not None:
                 grown = (
                     current.energy is not None and current.energy > (before.energy or 0) * GROWTH
@@ -114,20 +116,20 @@ class Resets:
                     before.entries or current.entries,
                 )
                 current = _Readings(energy, pending, entries)
-            self._kept[view.gpu.uuid] = current
+            self._readings[view.gpu.uuid] = current
 
     def forget(self, uuid: str) -> None:
         """Forget a GPU, which waits for nothing any more."""
-        self._kept.pop(uuid, None)
+        self._readings.pop(uuid, None)
 
     def shows(self, uuid: str) -> bool:
         """Tell whether a reset of this GPU alone would show."""
-        readings = self._kept.get(uuid)
+        readings = self._readings.get(uuid)
         return readings is not None and (readings.energy is not None or readings.pending)
 
     def memory(self) -> dict[str, Any]:
         """Return what is kept, as JSON can hold it."""
-        return {uuid: asdict(readings) for uuid, readings in self._kept.items()}
+        return {uuid: asdict(readings) for uuid, readings in self._readings.items()}
 
     def recall(self, memory: Mapping[str, Any]) -> None:
         """Take over what another process kept. Any error of a wrong shape or value: it is none."""
@@ -136,7 +138,7 @@ class Resets:
             energy = None if data["energy"] is None else int(data["energy"])
             entries = tuple(None if inode is None else int(inode) for inode in data["entries"])
             recalled[str(uuid)] = _Readings(energy, bool(data["pending"]), entries)
-        self._kept = recalled
+        self._readings = recalled
 
 
 def _readings(view: GpuView) -> _Readings:
@@ -171,7 +173,7 @@ class Health:
         wall: Callable[[], float] = time.time,
     ) -> None:
         self.overrides = Overrides()
-        self.told: Callable[[str, str], None] = lambda _uuid, _shown_by: None  # of resets
+        self.on_reset: Callable[[str, str], None] = lambda _uuid, _shown_by: None  # of resets
         self._quiet = quiet
         self._clock, self._wall = clock, wall
         self._faults: dict[Place, _Fault] = {}
@@ -438,7 +440,7 @@ class Health:
         if any(
             place[0] == uuid and fault.quiet_since is None for place, fault in self._faults.items()
         ):
-            self.told(uuid, shown_by)
+            self.on_reset(uuid, shown_by)
         self._resets.forget(uuid)
         self._often.pop(uuid, None)
         self._cured(lambda place, _fault: place[0] == uuid)

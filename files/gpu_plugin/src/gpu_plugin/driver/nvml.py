@@ -127,21 +127,21 @@ class Ears:
 
     def __init__(self, put: Callable[[Xid], None], longest: float) -> None:
         self._put, self._longest = put, longest
-        self._now: _Listener | None = None
+        self._listener: _Listener | None = None
         self._before: list[_Listener] = []
         self._failed: set[str] = set()  # GPUs whose events can't be had
         self._quiet = False  # that there are none was said
 
     def begin(self) -> None:
         """Have an event set to which GPUs can be added, before they are looked at."""
-        listener = self._now
+        listener = self._listener
         if listener is not None and (listener.ended or listener.stale):
             self._quiet = listener.ended
             self._before.append(listener)
-            self._now = None
-        if self._now is None:
+            self._listener = None
+        if self._listener is None:
             try:
-                self._now = _Listener(self._put, self._quiet)
+                self._listener = _Listener(self._put, self._quiet)
             except NvmlError as error:
                 if not self._quiet:
                     logs.warning("no events from the GPUs, trying again", cause=error)
@@ -149,7 +149,7 @@ class Ears:
 
     def add(self, gpu_uuid: str, fit: bool) -> None:
         """Hear of a GPU too, if it can be used. One that can't is asked for again when it can."""
-        listener = self._now
+        listener = self._listener
         if listener is None:
             return
         if not fit:
@@ -162,16 +162,16 @@ class Ears:
 
     def keep(self, gpu_uuids: Iterable[str]) -> None:
         """Listen, now that all were looked at; others than these are not there any more."""
-        if self._now is not None:
-            self._now.gone |= self._now.asked - set(gpu_uuids)
-            self._now.begin()
+        if self._listener is not None:
+            self._listener.gone |= self._listener.asked - set(gpu_uuids)
+            self._listener.begin()
         for listener in self._before:
             listener.stop()
         self._before = [listener for listener in self._before if listener.is_alive()]
 
     def check(self) -> None:
         """NodeError: XIDs are not heard at present, and why."""
-        listener = self._now
+        listener = self._listener
         if listener is None:
             raise NodeError("there is no event set")
         if listener.silent > (limit := WAIT + self._longest):
@@ -183,8 +183,8 @@ class Ears:
 
     def close(self) -> bool:
         """Stop listening. Returns whether nobody waits any more, so that NVML may be closed."""
-        self._before += [self._now] if self._now else []
-        self._now = None
+        self._before += [self._listener] if self._listener else []
+        self._listener = None
         self._failed.clear()
         for listener in self._before:
             listener.stop()

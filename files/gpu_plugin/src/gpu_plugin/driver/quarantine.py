@@ -27,10 +27,10 @@ class QuarantineWatch:
 
     def __init__(self, host_root: Path, kept: Path) -> None:
         self._path = host_root / PATH.lstrip("/")
-        self._kept = StateFile(kept)
+        self._state_file = StateFile(kept)
         self._seen: object = self  # no stamp of a file is equal to it
         self._last = EMPTY
-        self.found = self._recall(kept)
+        self.entries = self._recall(kept)
         trouble = "what is in quarantine can't be read, so that the last that could be stays"
         self.chore = Chore("quarantine", trouble, self._read)
 
@@ -38,23 +38,23 @@ class QuarantineWatch:
         """Read the file where it is another one. Returns whether something else is in quarantine than before."""
         if files.stamp(self._path) != self._seen or self.chore.error:
             self.chore.run()
-        before, self._last = self._last, self.found
-        return before != self.found
+        before, self._last = self._last, self.entries
+        return before != self.entries
 
     @property
-    def words(self) -> str:
+    def describe(self) -> str:
         """Return what is in quarantine for people, in a line."""
-        whole = [f"all: {self.found.node.why}"] if self.found.node else []
-        gpus = (f"{uuid}: {entry.why}" for uuid, entry in self.found.gpus.items())
+        whole = [f"all: {self.entries.node.why}"] if self.entries.node else []
+        gpus = (f"{uuid}: {entry.why}" for uuid, entry in self.entries.gpus.items())
         return cut("; ".join([*whole, *gpus]), MOST_WORDS)
 
     def _read(self) -> None:
         stamp = files.stamp(self._path)
-        before, self.found = self.found, parse(self._text())
+        before, self.entries = self.entries, parse(self._text())
         self._seen = stamp
-        if before != self.found:
-            logs.info("something else is in quarantine", **data_of(self.found))
-        self._kept.write({"quarantine": dump(self.found)})
+        if before != self.entries:
+            logs.info("something else is in quarantine", **data_of(self.entries))
+        self._state_file.write({"quarantine": dump(self.entries)})
 
     def _text(self) -> str | None:
         try:

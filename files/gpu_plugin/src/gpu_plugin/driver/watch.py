@@ -52,28 +52,30 @@ class XidLog:
     def __init__(self, pause: float = 5.0, clock: Callable[[], float] = time.monotonic) -> None:
         self._pause = pause
         self._clock = clock
-        self._said: dict[Xid, tuple[float, int]] = {}  # when it was logged, and how many came since
+        self._logged: dict[
+            Xid, tuple[float, int]
+        ] = {}  # when it was logged, and how many came since
 
     def heard(self, xid: Xid) -> None:
         """Take note of an XID."""
-        if xid in self._said:
-            at, since = self._said[xid]
-            self._said[xid] = at, since + 1
+        if xid in self._logged:
+            at, since = self._logged[xid]
+            self._logged[xid] = at, since + 1
         else:
             self._log(xid, 1)
 
     def tick(self) -> None:
         """Tell of what was gathered for long enough."""
-        for xid, (at, since) in list(self._said.items()):
+        for xid, (at, since) in list(self._logged.items()):
             if self._clock() - at >= self._pause:
-                del self._said[xid]
+                del self._logged[xid]
                 if since:
                     self._log(xid, since)
 
     def _log(self, xid: Xid, times: int) -> None:
         where = {"gpu": xid.gpu_uuid, "xid": xid.number, "gi": xid.gi_id, "ci": xid.ci_id}
         logs.warning("XID", **where, **({"times": times} if times > 1 else {}))
-        self._said[xid] = self._clock(), 0
+        self._logged[xid] = self._clock(), 0
 
 
 class Onsets:
@@ -110,11 +112,11 @@ class GpuWatch:
         self.topology = Topology()
         self._host, self._root = Host(), str(host_root).rstrip("/")
         self._driver, self._health = Driver(host_root, wake), Health(quiet)
-        self._health.told = _tell_of_reset
+        self._health.on_reset = _tell_of_reset
         self._observer, self._interval, self._wake = observer, interval, wake
         self._xid_log = XidLog()
         self._worker = Worker("nvml")
-        self._found = self.inventory  # the worker's, as is whether the driver was replaced
+        self._known = self.inventory  # the worker's, as is whether the driver was replaced
         self._replaced = False
         self._roots: tuple[
             str, ...
@@ -167,7 +169,7 @@ class GpuWatch:
         self._health.overrides = config.health.xids
         self._driver.asking.wait(config.health.nvml_timeout)
         moment = time.monotonic()
-        soon = self._found.absent or self._hurry
+        soon = self._known.absent or self._hurry
         pause = min(RETRY, self._interval) if soon else self._interval
         if at_once:
             self._begun = -math.inf
@@ -182,14 +184,14 @@ class GpuWatch:
             self.topology,
         )
         if self._looks != self.taken:
-            self._health.see(self._found)
+            self._health.see(self._known)
         self.taken, self.topology = self._looks, self._driver.connections.topology
         asking = self._driver.asking
         slow, hung = self._uuids(asking.slow()), self._uuids(asking.hung())
         noted = self._quarantine.look()
         nodes = self._missing_nodes(config.driver.dev_root)
-        now_found = replace(self._found, slow=slow, hung=hung, patience=asking.patience)
-        self.inventory = replace(now_found, quarantine=self._quarantine.found, nodes=nodes)
+        now_found = replace(self._known, slow=slow, hung=hung, patience=asking.patience)
+        self.inventory = replace(now_found, quarantine=self._quarantine.entries, nodes=nodes)
         self._hear.run()
         noted |= self._note_xids() | self._clear()
         return noted or before != (self.taken, slow, hung, nodes, self.topology)
@@ -210,7 +212,7 @@ class GpuWatch:
         """The declared settings of the GPUs that are not set aside, as they were compared last."""
         aside = self.inventory.quarantine.gpus
         return tuple(
-            setting for setting in self._driver.settings.found if setting.uuid not in aside
+            setting for setting in self._driver.settings.compared if setting.uuid not in aside
         )
 
     def unhealthy(self) -> tuple[Unhealthy, ...]:
@@ -258,7 +260,7 @@ class GpuWatch:
 
     def _uuids(self, keys: frozenset[int]) -> frozenset[str]:
         """Return the GPUs with these indices, all for EVERY."""
-        gpus = [gpu.gpu for gpu in self._found.gpus] if keys else []
+        gpus = [gpu.gpu for gpu in self._known.gpus] if keys else []
         return frozenset(gpu.uuid for gpu in gpus if keys & {gpu.index, EVERY})
 
     # --- in the worker ---
@@ -268,7 +270,7 @@ class GpuWatch:
         self._looks += 1
         self._wake()
         self._exchanged.run()
-        if not self._found.absent:
+        if not self._known.absent:
             before = self._driver.connections.topology
             self._connect.run()
             if self._driver.connections.topology is not before:
@@ -276,13 +278,13 @@ class GpuWatch:
             self._compare.run()
 
     def _compare_settings(self) -> None:
-        self._driver.compare(self._found)
+        self._driver.compare(self._known)
 
     def _connections(self) -> None:
-        self._driver.connect(self._found)
+        self._driver.connect(self._known)
 
     def _look(self, config: Config) -> None:
-        before = self._found
+        before = self._known
         try:
             scanned = self._driver.scan(*config.driver.roots)
         except NvmlError as error:
@@ -290,20 +292,20 @@ class GpuWatch:
             self._replaced = self._driver.replaced(error)
             if before.absent != str(error) and not self._replaced:
                 logs.warning("waiting for the driver", cause=error)
-            self._found = replace(before, absent=str(error))
+            self._known = replace(before, absent=str(error))
             return
         if before.absent not in ("", UNKNOWN):
             logs.info("the driver is there", version=scanned.driver_version)
         if scanned.unreadable and not before.unreadable:
             logs.warning("a GPU does not answer", cause=next(iter(scanned.unreadable.values())))
-        self._found = remember(before, scanned)
+        self._known = remember(before, scanned)
         self._count_errors()
 
     def _count_errors(self) -> None:
-        broken = [(view.gpu.uuid, view.problem) for view in self._found.gpus if view.problem]
+        broken = [(view.gpu.uuid, view.problem) for view in self._known.gpus if view.problem]
         for uuid, problem in (
             *broken,
-            *(("unknown", stranger) for stranger in self._found.strangers),
+            *(("unknown", stranger) for stranger in self._known.strangers),
         ):
             if problem.code:
                 self._observer.count(NVML_ERRORS, uuid, str(problem.code))

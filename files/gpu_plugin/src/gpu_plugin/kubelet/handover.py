@@ -83,7 +83,7 @@ class Handover:
             ) from error
 
 
-def kept(path: Path) -> Claims:
+def read_claims(path: Path) -> Claims:
     """Return what reads the claims of the DRA driver's checkpoint, none where there is no file. NodeError."""
 
     def read() -> Iterable[PreparedClaim]:

@@ -40,7 +40,7 @@ class Answer:
     ``kubelet`` is which one that was, None where there was none.
     """
 
-    given: Sequence[Allocation]
+    allocations: Sequence[Allocation]
     forms: Mapping[str, Form] = field(default_factory=dict)
     uuids: frozenset[str] = frozenset()
     kubelet: Identity | None = None
@@ -76,7 +76,7 @@ class HolderWatch:
         self._worker = Worker("pods")
         self._taken: Answer | None = None
         self._settles, self._asked = 0.0, float("-inf")
-        self._now = Answer(())
+        self._answer = Answer(())
         trouble = "it is not known which pods have which devices"
         self._ask = Chore("pods", trouble, self._look)
         trouble = "it can't be kept in which forms devices are advertised"
@@ -84,7 +84,7 @@ class HolderWatch:
         trouble = "it is not known what containers have that are older than the kubelet"
         self._witness = Chore("containers", trouble, self._look_at_containers)
         self.chores = (self._ask, self._keep, self._witness)
-        self._forms = kept(self._file.path)
+        self._forms = read_forms(self._file.path)
 
     @property
     def holders(self) -> Holders:
@@ -92,12 +92,12 @@ class HolderWatch:
         answer = self.answer
         if answer is None:
             return Holders(None, self._forms)
-        return Holders(answer.given, self._forms, answer.forms)
+        return Holders(answer.allocations, self._forms, answer.forms)
 
     @property
     def settled(self) -> bool:
         """Tell whether the last answer is about the devices that there are now."""
-        return self.answer is not None and self.answer.uuids == self._now.uuids
+        return self.answer is not None and self.answer.uuids == self._answer.uuids
 
     @property
     def knows_kubelet(self) -> bool:
@@ -122,7 +122,7 @@ class HolderWatch:
             due = moment
         elif not self.knows_kubelet:
             due = min(due, self._asked + SETTLED)
-        about = replace(self._now, kubelet=kubelet)
+        about = replace(self._answer, kubelet=kubelet)
         if moment >= due and self._worker.start(lambda: self._begin(about)):
             self._asked, self._asked_of = moment, kubelet
         before, self._taken = self._taken, self.answer
@@ -132,8 +132,8 @@ class HolderWatch:
         """Take note of what is advertised from now on. It is kept before it is published."""
         gpus = [gpu.gpu.uuid for gpu in inventory.gpus]
         answer = Answer((), advertised.forms, frozenset([*gpus, *inventory.mig_uuids]))
-        if answer != self._now:
-            self._now, self._settles = answer, self._clock() + SETTLED
+        if answer != self._answer:
+            self._answer, self._settles = answer, self._clock() + SETTLED
         complete = not (inventory.absent or inventory.strangers)
         forms = in_force(self._forms, advertised.forms, advertised.held)
         if complete:  # what no GPU has any more is told of as vanished
@@ -153,7 +153,7 @@ class HolderWatch:
         self._reported = allocations(self._sockets)
         self._witness.run(about.kubelet)
         running = of_pods_that_run(Host(), (*self._reported, *self._unreported))
-        self.answer = replace(about, given=running)
+        self.answer = replace(about, allocations=running)
 
     def _look_at_containers(self, kubelet: Identity | None) -> None:
         """Look at the containers once for each kubelet, and again while it has forgotten some. NodeError."""
@@ -173,7 +173,9 @@ class HolderWatch:
         self._unreported, self._witnessed = messages, (kubelet, self._clock())
 
 
-def given(places: Sequence[Path], claims: Iterable[PreparedClaim] = ()) -> Sequence[Allocation]:
+def read_allocations(
+    places: Sequence[Path], claims: Iterable[PreparedClaim] = ()
+) -> Sequence[Allocation]:
     """Return what pods that have not ended have, also where the kubelet has forgotten it.
 
     Raises:
@@ -185,7 +187,7 @@ def given(places: Sequence[Path], claims: Iterable[PreparedClaim] = ()) -> Seque
     return of_pods_that_run(Host(), (*reported, *unreported(Host(), reported, socket, claims)))
 
 
-def kept(path: Path) -> dict[str, Form]:
+def read_forms(path: Path) -> dict[str, Form]:
     """Return the forms that a process kept; none where they can't be read, which is logged."""
     try:
         data = read(path, (VERSION,))
@@ -227,7 +229,7 @@ class Vanished:
     """Tells of devices that pods were given, and that no GPU has any more, once for each."""
 
     def __init__(self) -> None:
-        self.found: tuple[Allocation, ...] = ()
+        self.allocations: tuple[Allocation, ...] = ()
         self._looked_at: Answer | None = None
 
     def look(self, answer: Answer | None, inventory: Inventory) -> None:
@@ -238,20 +240,20 @@ class Vanished:
         if inventory.absent or inventory.strangers or unread:
             return
         self._looked_at = answer
-        vanished = tuple(gone(answer.given, answer.uuids))
+        vanished = tuple(gone(answer.allocations, answer.uuids))
         for allocation in vanished:
-            if allocation not in self.found:
+            if allocation not in self.allocations:
                 logs.error(
                     "a device vanished under a pod", who=str(allocation), device=allocation.device
                 )
-        for allocation in self.found:
+        for allocation in self.allocations:
             if allocation not in vanished:
                 logs.info("no pod has the vanished device any more", device=allocation.device)
-        self.found = vanished
+        self.allocations = vanished
 
     def describe(self) -> list[dict[str, str]]:
         """Return them as JSON can hold them."""
-        return [asdict(allocation) for allocation in self.found]
+        return [asdict(allocation) for allocation in self.allocations]
 
 
 def gone(reported: Iterable[Allocation], uuids: frozenset[str]) -> list[Allocation]:

@@ -141,7 +141,7 @@ def _run(options: argparse.Namespace) -> int:
 
 def _unused(options: argparse.Namespace) -> list[str]:
     """Return the flags that were given and have no meaning here."""
-    options_given = sources.given(options)
+    options_given = sources.flags_given(options)
     keys = (key for key in config.RUN_KEYS if key.path in options_given and key.path not in MATTER)
     return [
         *(key.flags[0] for key in keys),

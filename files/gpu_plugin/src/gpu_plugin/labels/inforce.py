@@ -83,7 +83,7 @@ class InForce:
         for loaded in (self._read, self._taken):
             if loaded is not None and loaded.digest == digest:
                 return self._agreed(loaded, why)
-        if last_good := self._kept(digest):
+        if last_good := self._last_good_config(digest):
             return self._agreed(last_good, why)
         return self._strange(why)
 
@@ -106,7 +106,7 @@ class InForce:
         self.problem = ""
         return self._read
 
-    def _kept(self, digest: str) -> Loaded | None:
+    def _last_good_config(self, digest: str) -> Loaded | None:
         """Return what the plugin kept, if that is what it serves."""
         try:
             state = read(self._last_good) or {}

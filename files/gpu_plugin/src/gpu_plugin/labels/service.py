@@ -54,7 +54,7 @@ class Service(Process):
         self._node_watch: NodeWatch | None = None
         self._reporter = reporter(settings, self._connected)
         self._beside: dict[str, str] = {}  # problems that are none of labels
-        self._wanted: labels.Labels | None = None
+        self._desired: labels.Labels | None = None
         self._driver_worked = False
         self._read_at = self._write_at = 0.0
         self._reader = reading.Reader(settings.patience)
@@ -100,7 +100,7 @@ class Service(Process):
         if not self._in_force.known:
             self._source.load()  # says why
             raise NodeError(self._in_force.problem)
-        self._wanted = self._labels(reading.read(self._settings.files.host_root, self._config))
+        self._desired = self._labels(reading.read(self._settings.files.host_root, self._config))
         if self._settings.reads_node(self._config.gfd):
             self._node = self._connected().node.read().node
             self._choose()
@@ -206,8 +206,8 @@ class Service(Process):
         sleep = self._config.gfd.sleep
         self._read_at = moment + jittered(sleep) if sleep is not None else float("inf")
         desired = self._labels(facts)
-        if desired != self._wanted:
-            self._wanted = desired
+        if desired != self._desired:
+            self._desired = desired
             self._write_at = 0.0
 
     def _labels(self, facts: labels.Facts) -> labels.Labels:
@@ -271,19 +271,19 @@ class Service(Process):
         return float("inf")  # a watch tells
 
     def _write(self) -> None:
-        if self._wanted is None:
+        if self._desired is None:
             return
         if self._output == FILE:
-            self._file.write(self._wanted)
-        elif self._output == FEATURE and self._connected().feature.write(self._wanted):
+            self._file.write(self._desired)
+        elif self._output == FEATURE and self._connected().feature.write(self._desired):
             where = self._settings.api.namespace
-            logs.info("labels written", namespace=where, labels=len(self._wanted))
+            logs.info("labels written", namespace=where, labels=len(self._desired))
         if self._node is not None:
-            desired = dict(self._wanted if self._output == API else {})
+            desired = dict(self._desired if self._output == API else {})
             reason = self._mig.decision.reason if self._mig else ""
             if self._mig and self._mig.decision.state:
                 desired[STATE_LABEL] = self._mig.decision.state
-            refused, aside = self._problems.get("choice", ""), self._quarantine.words
+            refused, aside = self._problems.get("choice", ""), self._quarantine.describe
             planned = change(self._node, desired, refused, reason, aside)
             if planned:
                 self._node = self._connected().node.write(planned)
@@ -312,7 +312,7 @@ class Service(Process):
         """Write the status file, and keep the service manager informed."""
         problem = next(iter(self._problems.values()), None)
         node = self._node
-        waiting = self._wanted is None or (self._output == API and node is None)
+        waiting = self._desired is None or (self._output == API and node is None)
         state = {
             "release": os.environ.get("GPU_NODE_RELEASE"),
             "output": self._output,
@@ -320,7 +320,7 @@ class Service(Process):
             "state": "waiting" if waiting else "failing" if problem else "labelled",
             "problem": problem,
             "problems": {**self._problems, **self._beside},
-            "labels": self._wanted or {},
+            "labels": self._desired or {},
             "mig": self._mig.shown(node.labels.get(LABEL, "")) if self._mig and node else None,
         }
         self.report(state, problem or str(state["state"]))

@@ -236,11 +236,11 @@ def require_multi_user(program: str = PROGRAM) -> None:
 
 def has_multi_user(program: str = PROGRAM) -> bool:
     """Tell whether clients of all users can have one server. Else it is one user's, whose clients may command it."""
-    return _told(program, files.stamp(shutil.which(program) or program))
+    return _serves_all_users(program, files.stamp(shutil.which(program) or program))
 
 
 @functools.lru_cache(maxsize=1)
-def _told(program: str, _stamp: files.Stamp | None) -> bool:
+def _serves_all_users(program: str, _stamp: files.Stamp | None) -> bool:
     try:
         require_multi_user(program)
     except NodeError as error:

@@ -147,7 +147,7 @@ class Manager(Process):
 
     def _look(self) -> None:
         for device in [
-            device for device, supervisor in self._supervisors.items() if supervisor.done
+            device for device, supervisor in self._supervisors.items() if supervisor.is_done
         ]:
             del self._supervisors[device]
         for supervisor in self._supervisors.values():
@@ -168,7 +168,7 @@ class Manager(Process):
             if desired and desired.root != supervisor.names.root:
                 desired = None  # it ends here, and begins there then
             if self._versions[device] != version or (desired is None) != (
-                supervisor.wanted is None
+                supervisor.desired is None
             ):
                 self._versions[device] = version
                 supervisor.want(desired)

@@ -61,9 +61,9 @@ class Supervisor:
     def __init__(
         self, names: Names, wanted: Settings | None, kept: Path, options: Options, events: Events
     ) -> None:
-        self.names, self.wanted, self.done, self.given_up = names, wanted, False, False
+        self.names, self.desired, self.is_done, self.given_up = names, wanted, False, False
         self.mode_problem, self.mode_due = "", False
-        self._kept, self._options = kept, options
+        self._settings_path, self._options = kept, options
         self._report = Report(names)
         self._rollback, self._shm = Rollback(names), SharedMemory(names)
         self._wake, self._changed = threading.Event(), threading.Event()
@@ -91,7 +91,7 @@ class Supervisor:
 
     def want(self, settings: Settings | None) -> None:
         """Have these settings from now on; None: the device is no longer shared."""
-        self.wanted, self._review = settings, True
+        self.desired, self._review = settings, True
         self._wake.set()
         self._changed.set()
 
@@ -133,13 +133,13 @@ class Supervisor:
 
     def _run(self) -> None:
         backoff = Backoff(FIRST_PAUSE, LONGEST_PAUSE, jitter=0)
-        while not (self._leaving or self.done or self.given_up):
+        while not (self._leaving or self.is_done or self.given_up):
             try:
                 with folders.locked(self.names):
                     self._serve()
             except Exception as error:  # it concerns no other device
                 self._say(_text(error))
-                self.done = self.wanted is None and not self._control.pid
+                self.is_done = self.desired is None and not self._control.pid
                 self._pause(backoff.failed())
 
     def _serve(self) -> None:
@@ -151,8 +151,8 @@ class Supervisor:
             try:
                 if self._control.pid:
                     self._watch()
-                elif self.wanted:
-                    self._bring_up(self.wanted)
+                elif self.desired:
+                    self._bring_up(self.desired)
                     self._watch()  # before the next round, which would take one that has ended for none
                 else:
                     self._give_back()
@@ -171,7 +171,7 @@ class Supervisor:
         self._ready_since = self._silent_since = float("inf")
         self._running = None
         self._report.settings(None)
-        if self.wanted is None:  # what can't be given back is no restart
+        if self.desired is None:  # what can't be given back is no restart
             self._report.state(FAILED, problem=problem)
         else:
             self._report.failed(problem)
@@ -317,7 +317,7 @@ class Supervisor:
 
     def _due(self) -> bool:
         """Tell whether the daemon is to end, or to run again with other settings."""
-        desired = self.wanted
+        desired = self.desired
         if desired is None or self._running is None or not self._running.suits(desired):
             return True
         if self._running != desired:  # in what only concerns its end
@@ -336,7 +336,7 @@ class Supervisor:
 
     def _nobody(self) -> bool:
         """Tell whether nobody loses anything that was not given up."""
-        asked = self.wanted or self._running
+        asked = self.desired or self._running
         if self._ending or (asked and asked.on_busy == TERMINATE):
             return True
         if self._clients is None:  # without a server there is no client
@@ -346,7 +346,7 @@ class Supervisor:
     def _drain(self) -> None:
         """End the daemon, with the time for its clients that they have."""
         self._report.state(STOPPING, self._control.pid)
-        asked = self.wanted or self._running
+        asked = self.desired or self._running
         self._control.quit(asked.drain if asked else DRAIN, lambda: not self._leaving)
         if self._control.pid:
             return
@@ -369,12 +369,12 @@ class Supervisor:
             self.given_up = True
         else:
             self._report.remove()
-            self.done = True
+            self.is_done = True
 
     def _is_left(self) -> bool:
         """Return whether no container will get these mounts again: the device is not shared, or below another root."""
-        settings = states.parsed(self._kept)
-        return settings.root != self.names.root if settings else not self._kept.exists()
+        settings = states.parsed(self._settings_path)
+        return settings.root != self.names.root if settings else not self._settings_path.exists()
 
     def _pause(self, seconds: float) -> None:
         self._changed.wait(seconds)

@@ -23,7 +23,7 @@ from ..config import configuration, sources
 from ..config.configuration import Config
 from ..config.strict_yaml import LONGEST, ConfigError
 from ..driver.nvml import Driver
-from ..kubelet.holders import FILE, given, kept
+from ..kubelet.holders import FILE, read_allocations, read_forms
 from ..model.inventory import Inventory, Kind
 from ..model.mps.paths import PROGRAM as CONTROL
 from ..model.mps.paths import SETTINGS
@@ -133,7 +133,7 @@ def _look(checked: Config) -> Inventory:
 
 def _waits(checked: Config, inventory: Inventory, pods: Path, state: Path) -> list[str]:
     try:
-        holders = Holders(given([pods]), kept(state / FILE))
+        holders = Holders(read_allocations([pods]), read_forms(state / FILE))
     except NodeError as error:
         logs.warning("which pods would be waited for is not known", cause=error)
         return []

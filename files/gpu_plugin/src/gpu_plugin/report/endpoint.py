@@ -150,7 +150,7 @@ async def _request(reader: asyncio.StreamReader) -> bytes:
     return request
 
 
-def told(problem: str) -> tuple[HTTPStatus, str, bytes]:
+def probe_page(problem: str) -> tuple[HTTPStatus, str, bytes]:
     """Return the page of a probe: ok, or the problem."""
     status = HTTPStatus.SERVICE_UNAVAILABLE if problem else HTTPStatus.OK
     return status, TEXT, f"{problem or 'ok'}\n".encode()

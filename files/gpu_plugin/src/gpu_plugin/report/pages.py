@@ -20,7 +20,7 @@ from .._shared._repair.signs import ACTIONS, Action
 from ..mps import state as mps_state
 from ..observer import MOST_SERIES, PREFIX, Observer
 from ..tools.process import Last
-from .endpoint import Page, told
+from .endpoint import Page, probe_page
 from .probes import health, readiness
 
 MPS_STATES: Final = ("starting", "ready", "failed", "stopping", "crashed")
@@ -151,6 +151,6 @@ def served(
     ProcessCollector(registry=registry)
     return {
         "/metrics": lambda: (HTTPStatus.OK, CONTENT_TYPE_LATEST, generate_latest(registry)),
-        "/healthz": lambda: told(health(*last())),
-        "/readyz": lambda: told(ready(*last())),
+        "/healthz": lambda: probe_page(health(*last())),
+        "/readyz": lambda: probe_page(ready(*last())),
     }

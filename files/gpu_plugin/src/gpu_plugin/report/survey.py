@@ -20,7 +20,7 @@ from ..advertise import overview
 from ..advertise.overview import Hardware, Holder
 from ..cdi import files as cdi_state
 from ..kubelet.client import KubeletSilent, PodResources, allocations
-from ..kubelet.holders import given
+from ..kubelet.holders import read_allocations
 from ..mps import state as mps_state
 from ..tools import status
 from . import claims
@@ -128,7 +128,7 @@ def _kubelet(
 
 def show_pods(socket: Path, *, as_json: bool) -> int:
     """Print which pods have which devices; where there is no kubelet, none. Returns the exit status. KubeletSilent."""
-    allocations_found = allocations([socket]) if as_json else given([socket])
+    allocations_found = allocations([socket]) if as_json else read_allocations([socket])
     if as_json:
         print(
             json.dumps(

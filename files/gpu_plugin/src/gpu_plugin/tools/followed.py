@@ -52,7 +52,7 @@ class Lines:
     def __init__(self, descriptor: int, events: Events, call: Callable[[bytes], None]) -> None:
         os.set_blocking(descriptor, False)
         self._descriptor, self._events, self._call = descriptor, events, call
-        self._rest = b""
+        self._incomplete = b""
         events.add(descriptor, self.read)
 
     def read(self) -> bool:
@@ -63,9 +63,9 @@ class Lines:
             data = os.read(self._descriptor, CHUNK)
         except BlockingIOError:
             return False
-        *lines, self._rest = (self._rest + data).split(b"\n")
-        if len(self._rest) >= CHUNK or not data:
-            lines, self._rest = [*lines, self._rest], b""
+        *lines, self._incomplete = (self._incomplete + data).split(b"\n")
+        if len(self._incomplete) >= CHUNK or not data:
+            lines, self._incomplete = [*lines, self._incomplete], b""
         for line in filter(None, lines):
             self._call(line)
         if not data:

@@ -179,7 +179,7 @@ class Cgroup(Enforcement):
         return group
 
     def _limit(self, group: Path, place: Place) -> None:
-        desired, uuid = self._wanted(place), place[1]
+        desired, uuid = self._desired_limits(place), place[1]
         if limits.memory_limits(uuid, str(group)) == desired:
             return
         limits.set_memory_limits(uuid, str(group), desired)
@@ -189,7 +189,7 @@ class Cgroup(Enforcement):
                 cause=f"{desired.hard} bytes were asked for, {current.hard} were read back",
             )
 
-    def _wanted(self, place: Place) -> Limits:
+    def _desired_limits(self, place: Place) -> Limits:
         """Return what a pod may have of a GPU. Nothing is guaranteed: that would stay on the cgroups above.
 
         Where a leaf is removed, its guarantee is not taken off its ancestors' (MPS v3 Memory Partitioning).

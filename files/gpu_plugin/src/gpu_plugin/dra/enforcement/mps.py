@@ -128,7 +128,7 @@ class Mps(Enforcement):
         """
         with self._lock:
             self._claims = {share.claim: share.gpu_uuid for share in live}
-            offers = {uuid: self._told(uuid) for uuid in self._claims.values()}
+            offers = {uuid: self._reported_offer(uuid) for uuid in self._claims.values()}
             self._offers.update({uuid: share for uuid, share in offers.items() if share})
             self._want()
 
@@ -218,7 +218,7 @@ class Mps(Enforcement):
             else None
         )
 
-    def _told(self, uuid: str) -> Offer | None:
+    def _reported_offer(self, uuid: str) -> Offer | None:
         """Return a GPU as it is advertised, by what its daemon tells of it."""
         state, own = self._files.look(uuid, self._root).state, self._own(uuid)
         asked = state["limits"]["asked"] if state else {}

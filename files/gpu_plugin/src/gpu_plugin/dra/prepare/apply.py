@@ -196,10 +196,10 @@ class Preparer:
                 elif step == plan.GIVE:
                     self._give(held, snapshot.config)
                 else:
-                    self._done(held)
+                    self._finish(held)
             if held is None:
                 raise NodeError(f"there is no record of claim {namespace}/{name}")
-            return tuple(_given(held, device) for device in held.devices)
+            return tuple(_prepared_device(held, device) for device in held.devices)
 
     def _note(self, claim: Claim, snapshot: Snapshot) -> PreparedClaim:
         """Write down what is about to be prepared, if there is room for it."""
@@ -250,7 +250,7 @@ class Preparer:
         spec = cdi.specification(held.uid, held.devices, node, nodes, edits)
         self._files.write(held.uid, spec)
 
-    def _done(self, held: PreparedClaim) -> None:
+    def _finish(self, held: PreparedClaim) -> None:
         self._checkpoint.put(replace(held, state=form.PREPARED))
         devices = [device.device for device in held.devices]
         logs.info("prepared", claim=f"{held.namespace}/{held.name}", devices=devices)
@@ -348,7 +348,7 @@ class Preparer:
                         self._give(held, self.snapshot.config)
 
 
-def _given(held: PreparedClaim, device: Device) -> PreparedDevice:
+def _prepared_device(held: PreparedClaim, device: Device) -> PreparedDevice:
     # The kubelet knows subrequests by their request.
     request = device.request.partition("/")[0]
     name = cdi.qualified(held.uid, device)

@@ -91,7 +91,7 @@ class Instances:
         if not instance.made or instance.era != self.era():
             return
         with Host().lock(str(self._lock), timeout=LOCK_SECONDS), open_nvml() as nvml:
-            gpu = _found(nvml, device)
+            gpu = _gpu_of(nvml, device)
             if gpu is not None and gpu.mig_current:  # else its instances are gone
                 _destroy(nvml, gpu, device)
 
@@ -159,7 +159,7 @@ def _instance(device: Device) -> Instance:
     return device.instance
 
 
-def _found(nvml: Nvml, device: Device) -> Gpu | None:
+def _gpu_of(nvml: Nvml, device: Device) -> Gpu | None:
     """Return the GPU of a device, None where it was taken away. NvmlError: it may be one that does not answer."""
     gpus, broken = nvml.gpus()
     result = next((gpu for gpu in gpus if gpu.uuid == device.gpu), None)
@@ -169,7 +169,7 @@ def _found(nvml: Nvml, device: Device) -> Gpu | None:
 
 
 def _find(nvml: Nvml, device: Device) -> Gpu:
-    result = _found(nvml, device)
+    result = _gpu_of(nvml, device)
     if result is None:
         raise NodeError(f"GPU {device.gpu} is not there any more")
     return result

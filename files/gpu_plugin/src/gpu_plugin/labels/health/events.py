@@ -74,10 +74,10 @@ def age(event: Mapping[str, Any], seconds: float) -> float:
 
 def usable(raw: object) -> Told:
     """Return what was told earlier, nothing where it can't be that."""
-    return raw if isinstance(raw, dict) and all(map(_one, raw.values())) else {}
+    return raw if isinstance(raw, dict) and all(map(_is_usable, raw.values())) else {}
 
 
-def _one(raw: object) -> bool:
+def _is_usable(raw: object) -> bool:
     if not isinstance(raw, dict) or not isinstance(raw.get("events"), dict):
         return False
     texts = all(isinstance(raw.get(key), str) for key in ("text", "device"))

@@ -50,18 +50,23 @@ def _place(fault: Mapping[str, Any]) -> str:
 
 
 def _device(fault: Mapping[str, Any]) -> str:
-    index = _words(fault.get("index"))
-    name = f"GPU {index} ({_words(fault['gpu'])})" if index else f"GPU {_words(fault['gpu'])}"
+    index = _printable(fault.get("index"))
+    name = (
+        f"GPU {index} ({_printable(fault['gpu'])})" if index else f"GPU {_printable(fault['gpu'])}"
+    )
     if fault.get("gi") is None:
         return name
-    return f"MIG instance {_words(fault['gi'])}/{_words(fault.get('ci'))} of {name}"
+    return f"MIG instance {_printable(fault['gi'])}/{_printable(fault.get('ci'))} of {name}"
 
 
 def _text(fault: Mapping[str, Any]) -> str:
-    reason, way_back = _words(fault.get("reason")) or "it is unfit", _words(fault.get("way_back"))
+    reason, way_back = (
+        _printable(fault.get("reason")) or "it is unfit",
+        _printable(fault.get("way_back")),
+    )
     verdict = ACTIONS.get(str(fault.get("verdict")), Action.NONE)
     return str(Problem(Kind.FAULT, reason, recovery=way_back, verdict=verdict))
 
 
-def _words(value: object) -> str:
+def _printable(value: object) -> str:
     return "" if value is None else printable(str(value))[:LONGEST]

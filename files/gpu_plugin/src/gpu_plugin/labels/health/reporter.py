@@ -50,7 +50,7 @@ class Reporter:
         self._next = {EVENTS: 0.0, CONDITION: 0.0}
         self._spread = 1.0
         self._seen_at = clock()
-        self._told: Mapping[str, dict[str, Any]] = {}
+        self._events: Mapping[str, dict[str, Any]] = {}
         self._condition: Mapping[str, Any] = {}
         self._problems = {EVENTS: "", CONDITION: ""}
         self._recall(path)
@@ -109,8 +109,8 @@ class Reporter:
         self._backoff[about].reset()
 
     def _tell(self, node_faults: Faults, moment: float) -> None:
-        self._told = events.remembered(self._told, moment)
-        notice = events.next_notice(node_faults, self._told, self._node, moment)
+        self._events = events.remembered(self._events, moment)
+        notice = events.next_notice(node_faults, self._events, self._node, moment)
         if notice is None or not self._rate.ready():
             return
         doing = f"writing an Event of node {self._node}"
@@ -118,7 +118,7 @@ class Reporter:
             self._ask(doing, "POST", events.PATH, notice.body)
         elif not self._counted(doing, notice):
             return
-        self._told = {**self._told, notice.place: notice.told}
+        self._events = {**self._events, notice.place: notice.told}
         self._remember()
         logs.info("event written", reason=notice.reason, message=notice.body["message"])
 
@@ -129,9 +129,9 @@ class Reporter:
         except ApiError as error:
             if error.status != MISSING:
                 raise
-            before = self._told[notice.place]
+            before = self._events[notice.place]
             left = {key: event for key, event in before["events"].items() if key != notice.reason}
-            self._told = {**self._told, notice.place: {**before, "events": left}}
+            self._events = {**self._events, notice.place: {**before, "events": left}}
             return False
         return True
 
@@ -168,11 +168,11 @@ class Reporter:
             logs.warning("what was reported about the GPUs' health is lost", cause=error)
             return
         if memory.get("node") == self._node:
-            self._told = events.usable(memory.get("told"))
+            self._events = events.usable(memory.get("told"))
             self._condition = conditions.usable(memory.get("condition"))
 
     def _remember(self) -> None:
-        memory = {"node": self._node, "told": self._told, "condition": self._condition}
+        memory = {"node": self._node, "told": self._events, "condition": self._condition}
         try:
             self._file.write(memory)
         except OSError as error:  # it is told all the same, and perhaps again after a restart
