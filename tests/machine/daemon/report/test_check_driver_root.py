@@ -28,7 +28,7 @@ def test_driver_root_without_a_driver_is_refused(
 ) -> None:
     monkeypatch.setattr(check, "SETTINGS", tmp_path)
     monkeypatch.setattr(check, "within", lambda *_given: NODE)
-    monkeypatch.setattr(check, "given", lambda _sockets: [])
+    monkeypatch.setattr(check, "read_allocations", lambda _sockets: [])
     root = tmp_path / "driver"
     text = f"flags: {{nvidiaDriverRoot: {root}}}"
     with pytest.raises(ConfigError, match=f"flags.nvidiaDriverRoot: no driver is below {root}"):

@@ -40,7 +40,7 @@ def test_mps_is_asked_only_where_it_is_there_or_is_to_be(
     concerned = bool(text) or left
     monkeypatch.setattr(check, "SETTINGS", tmp_path)
     monkeypatch.setattr(check, "within", lambda *_given: NODE)
-    monkeypatch.setattr(check, "given", lambda _sockets: [])
+    monkeypatch.setattr(check, "read_allocations", lambda _sockets: [])
     monkeypatch.setattr("shutil.which", lambda name: name)
     monkeypatch.setattr(check, "Reconciler", Refuses if concerned else None)
     if left:
@@ -58,7 +58,7 @@ def test_gpus_in_mig_mode_are_named_that_strategy_none_advertises_to_nobody(
     parted = inventory(replace(view(), gpu=replace(view().gpu, uuid=UUID_1, mig_current=True)))
     monkeypatch.setattr(check, "SETTINGS", tmp_path)
     monkeypatch.setattr(check, "within", lambda *_given: parted)
-    monkeypatch.setattr(check, "given", lambda _sockets: [])
+    monkeypatch.setattr(check, "read_allocations", lambda _sockets: [])
     file = tmp_path / "config.yaml"
 
     def named(strategy: str, passes: str) -> tuple[str, ...]:
