@@ -223,32 +223,33 @@ def _enable(state: DriverState) -> t.List[Step]:
     return [Step("sources", text, {"text": render(missing)}), REFRESH]
 
 
-def _install(family: Family, state: DriverState, desired: Desired, choice: Choice) -> t.List[Step]:
-    targets = choice.targets.items()
+def _changes(
+    family: Family, state: DriverState, desired: Desired, choice: Choice
+) -> t.Tuple[t.Dict[str, t.Optional[str]], t.List[str]]:
+    """Return the packages to install, with their versions, and those to remove.
+
+    Raises:
+        NodeError: if packages of others would change or go.
+    """
+    software, ours = state.software, state.history.record.holds
     change = {
-        name: package
-        for name, package in targets
-        if (state.software.installed(name) or "") != package
+        name: version
+        for name, version in choice.targets.items()
+        if (software.installed(name) or "") != version
     }
-    known = state.taken(desired.adopt)
-    drop = [
-        name for name in state.software.packages if _superseded(family, state, choice, name, known)
-    ]
-    drop += [name for name in _left_behind(family, state, choice, known) if name not in drop]
-    further = (*state.software.surplus, *family.displaced(state, desired, choice))
+    taken = state.taken(desired.adopt)
+    drop = [name for name in software.packages if _superseded(family, state, choice, name, taken)]
+    drop += [name for name in _left_behind(family, state, choice, taken) if name not in drop]
+    further = (*software.surplus, *family.displaced(state, desired, choice))
     drop += [name for name in further if name not in drop]
-    drop += family.objects(state, drop, known)
-    held = filter(state.software.held, (*change, *drop))
-    ours = state.history.record.holds
+    drop += family.objects(state, drop, taken)
     held_packages = [
-        package
-        for package in held
-        if package not in ours and not state.software.packages[package].broken
+        name
+        for name in filter(software.held, (*change, *drop))
+        if name not in ours and not software.packages[name].broken
     ]
     if held_packages:
-        have = ", ".join(
-            f"{name} {state.software.installed(name) or '(none)'}" for name in held_packages
-        )
+        have = ", ".join(f"{name} {software.installed(name) or '(none)'}" for name in held_packages)
         raise NodeError(
             f"{', '.join(held_packages)} must change, but is on hold, and not by this module",
             cause=f"installed: {have}",
@@ -256,32 +257,32 @@ def _install(family: Family, state: DriverState, desired: Desired, choice: Choic
             f"{state.machine.traits.unhold} {' '.join(held_packages)}",
         )
     if change:
-        family.refuse_others(filter(state.software.installed, state.software.packages))
-    mine = {*state.history.record.packages, *choice.targets, *known}
-    excluded = family.excluded(state.software.packages, choice.targets) - mine
-    lost = [
-        package
-        for package in sorted(filter(state.software.installed, excluded))
-        if not state.type_of(package)
-    ]
-    if lost:
-        raise would_remove(
-            lost, adoption.advice(state.machine.traits, desired.adopt, desired.source.name)
-        )
-    _check_unasked(state, desired, choice, [name for name in drop if name not in known])
-    dkms = choice.dkms
-    needed = dkms and (state.loaded.driver is None or bool(change) or bool(drop))
+        family.refuse_others(filter(software.installed, software.packages))
+    mine = {*state.history.record.packages, *choice.targets, *taken}
+    excluded = family.excluded(software.packages, choice.targets) - mine
+    installed = sorted(filter(software.installed, excluded))
+    if lost := [name for name in installed if not state.type_of(name)]:
+        advice = adoption.advice(state.machine.traits, desired.adopt, desired.source.name)
+        raise would_remove(lost, advice)
+    _check_unasked(state, desired, choice, [name for name in drop if name not in taken])
+    return change, drop
+
+
+def _install(family: Family, state: DriverState, desired: Desired, choice: Choice) -> t.List[Step]:
+    """Return the transactions that bring the packages of the choice, and the headers that DKMS builds with."""
+    change, drop = _changes(family, state, desired, choice)
+    needed = choice.dkms and (state.loaded.driver is None or bool(change) or bool(drop))
     headers = offered_headers(state) if needed else []
     if needed and choice.version and not (headers or state.machine.headers):
         _check_headers(state, desired, choice)
-    headers += newer_headers(state) if dkms else []
+    headers += newer_headers(state) if choice.dkms else []
     if not (change or drop or headers):
         return []
-    texts_by_name = {
-        name: f"{name} ({package or choice.awaited})" for name, package in sorted(change.items())
+    versions = {
+        name: f"{name} ({version or choice.awaited})" for name, version in sorted(change.items())
     }
     # First what a list that is cut short must not lose.
-    modules = [texts_by_name.pop(name) for name in [*texts_by_name] if state.type_of(name)]
+    modules = [versions.pop(name) for name in [*versions] if state.type_of(name)]
     built = [f"{name} ({state.software.candidate(name)})" for name in headers]
     packages: t.Dict[str, t.Optional[str]] = dict.fromkeys(headers)
     steps = []
@@ -289,12 +290,13 @@ def _install(family: Family, state: DriverState, desired: Desired, choice: Choic
         bare = {"packages": packages, "remove": (), "pins": {}, "taken": ()}
         steps.append(Step("install", f"install {', '.join(built)}", bare))
         packages, built = {}, []
-    parts = [*modules, *built, *texts_by_name.values()]
+    parts = [*modules, *built, *versions.values()]
     texts = [f"install {', '.join(parts)}"] if parts else []
     texts += [f"remove {', '.join(drop)}"] if drop else []
     if texts:
         change.update({**packages, **family.dependencies(state, choice, change)})
-        params = {"packages": change, "remove": drop, "pins": choice.pins, "taken": known}
+        taken = state.taken(desired.adopt)
+        params = {"packages": change, "remove": drop, "pins": choice.pins, "taken": taken}
         steps.append(Step("install", "; ".join(texts), params))
     return steps
 
