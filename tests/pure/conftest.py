@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from tests.support import purity
-from tests.support.alarm import alarm
+from tests.support.waiting import alarm
 
 HERE = Path(__file__).parent
 SECONDS = 60.0  # of the processor, for one test

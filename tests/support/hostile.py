@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 
 import pytest
 
-from tests.support.alarm import alarm
+from tests.support.waiting import alarm
 
 FEW, MANY = 1_000, 10_000
 TIMED = 1_000  # inputs which have the time of one alarm together

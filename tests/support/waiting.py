@@ -8,15 +8,19 @@ from __future__ import annotations
 import contextlib
 import faulthandler
 import os
+import signal
 import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from types import FrameType
 from typing import Any, TypeVar
 
 LIMIT = float(os.environ.get("TEST_LIMIT", "240"))  # seconds
 PAUSE = 0.03  # seconds between two looks
+# Of the processor, for what takes a fraction of one: a pattern that backtracks fails instead of hanging.
+PROCESSOR_SECONDS = 20.0
 ANYTHING = object()
 T = TypeVar("T")
 
@@ -62,3 +66,24 @@ def stacks() -> str:
         faulthandler.dump_traceback(stream)
         stream.seek(0)
         return stream.read()
+
+
+@contextlib.contextmanager
+def alarm(seconds: float = PROCESSOR_SECONDS) -> Iterator[None]:
+    """End what takes more processor time than this, whatever else the machine does. For the main thread alone.
+
+    Raises:
+        AssertionError: if it took more.
+    """
+
+    def ring(_number: int, frame: FrameType | None) -> None:
+        where = f"{frame.f_code.co_filename}:{frame.f_lineno}" if frame else "?"
+        raise AssertionError(f"more than {seconds} seconds of the processor, at {where}")
+
+    before = signal.signal(signal.SIGVTALRM, ring)
+    left, _interval = signal.setitimer(signal.ITIMER_VIRTUAL, seconds)
+    try:
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_VIRTUAL, left)
+        signal.signal(signal.SIGVTALRM, before)

@@ -16,8 +16,8 @@ import pytest
 
 from tests.fakes.clock import Clock
 from tests.support import purity, waiting
-from tests.support.alarm import alarm
 from tests.support.environment import foreign
+from tests.support.waiting import alarm
 
 
 @pytest.fixture

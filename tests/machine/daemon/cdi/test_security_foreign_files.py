@@ -17,7 +17,7 @@ from gpu_plugin.cluster import kubeconfig
 from gpu_plugin.cluster.access import Access
 
 from tests.fakes.daemon.hostile_configurations import ATTACKS, bomb, merges
-from tests.support.alarm import alarm
+from tests.support.waiting import alarm
 
 if TYPE_CHECKING:
     from tests.fakes.daemon.fixtures import MakeNode

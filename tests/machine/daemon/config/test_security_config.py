@@ -21,8 +21,7 @@ from gpu_plugin.config.strict_yaml import ConfigError
 from gpu_plugin.labels.settings import Configs
 
 from tests.fakes.daemon.hostile_configurations import ATTACKS, GOOD, STARS
-from tests.support.alarm import alarm
-from tests.support.waiting import LIMIT, eventually
+from tests.support.waiting import LIMIT, alarm, eventually
 
 if TYPE_CHECKING:
     from tests.fakes.daemon.fixtures import MakeNode

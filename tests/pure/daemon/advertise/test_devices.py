@@ -12,7 +12,7 @@ from gpu_plugin.config.sharing import LONGEST_PATTERN, Naming, Rule, resource_na
 from gpu_plugin.model.inventory import GpuView, Inventory, Resources, remember
 
 from tests.fakes.daemon.gpu_builders import enumerate_devices, gpu, inventory, notes, view
-from tests.support.alarm import alarm
+from tests.support.waiting import alarm
 
 
 def ids(resources: Resources) -> dict[str, list[str]]:

@@ -14,8 +14,8 @@ from gpu_plugin.config.configuration import Config, parse
 from gpu_plugin.config.strict_yaml import ConfigError
 
 from tests.fakes.daemon.hostile_configurations import merges
-from tests.support.alarm import alarm
 from tests.support.refusals import refused_otherwise
+from tests.support.waiting import alarm
 
 MERGED = """\
 version: v1

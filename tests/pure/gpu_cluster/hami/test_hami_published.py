@@ -12,7 +12,7 @@ from gpu_cluster.hami.annotations import Annotations
 from gpu_cluster.hami.published import Device, Published
 
 from tests.fakes.cluster.hami_pods import Json
-from tests.support.alarm import alarm
+from tests.support.waiting import alarm
 
 GIB = 1 << 30
 

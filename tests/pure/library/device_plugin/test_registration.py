@@ -9,10 +9,21 @@ import dataclasses
 from typing import Any
 
 import pytest
+from ansible_collections.gpu.node.plugins.module_utils._base.errors import NodeError
 from ansible_collections.gpu.node.plugins.module_utils._device_plugin import registration
 from ansible_collections.gpu.node.plugins.module_utils._device_plugin.plan import plan
+from ansible_collections.gpu.node.plugins.module_utils._device_plugin.state import PluginState
 
-from tests.fakes.library.agent_nodes import PREFIX, RUNNING, STATUS, WANTED, actions, changed, seen
+from tests.fakes.library.agent_nodes import (
+    FRESH,
+    PREFIX,
+    RUNNING,
+    STATUS,
+    WANTED,
+    actions,
+    changed,
+    seen,
+)
 
 LATE = {**STATUS, "resources": {"nvidia.com/gpu": {"registered": False}}}
 REQUIRED = dataclasses.replace(WANTED, require_kubelet=True)
@@ -87,3 +98,23 @@ def test_the_error_says_what_to_do() -> None:
         " Next step: start the kubelet (see 'systemctl status kubelet' and gpu-device-plugin.service), or set"
         " gpu_nodes_require_kubelet to false where the node joins its cluster later"
     )
+
+
+# --- beside a pod of the DaemonSet ---
+
+POD = "the pod gpu-plugin-x7k2p"
+
+
+@pytest.mark.parametrize("node", [FRESH, RUNNING])
+def test_the_service_is_not_started_beside_a_pod(node: PluginState) -> None:
+    with pytest.raises(NodeError) as caught:
+        plan(changed(node, pod=POD), WANTED, PREFIX)
+    said = str(caught.value)
+    assert f"another device plugin serves the GPUs of this node: {POD}" in said
+    assert "keep the DaemonSet's pods off this node" in said
+    assert "gpu_nodes_components" in said
+
+
+@pytest.mark.parametrize("state", ["installed", "stopped", "absent"])
+def test_what_starts_nothing_may_be_done_beside_a_pod(state: str) -> None:
+    plan(seen(pod=POD), dataclasses.replace(WANTED, state=state), PREFIX)

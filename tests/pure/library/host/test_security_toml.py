@@ -12,8 +12,8 @@ import pytest
 from ansible_collections.gpu.node.plugins.module_utils._base.errors import NodeError
 from ansible_collections.gpu.node.plugins.module_utils._runtime.machine import toml
 
-from tests.support.alarm import alarm
 from tests.support.hostile import Thrown, inputs
+from tests.support.waiting import alarm
 
 CRI = ("plugins", "io.containerd.cri.v1.runtime")
 CHANGES: t.List[t.Tuple[t.Tuple[str, ...], t.Any]] = [

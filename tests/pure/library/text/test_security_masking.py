@@ -22,7 +22,7 @@ from hypothesis import given
 from hypothesis import settings as run
 from hypothesis import strategies as st
 
-from tests.support.alarm import alarm
+from tests.support.waiting import alarm
 
 MARK = "S3cret"
 KEYS = [

@@ -37,8 +37,8 @@ from ansible_collections.gpu.node.plugins.module_utils._runtime import state as 
 from ansible_collections.gpu.node.plugins.module_utils._software.toolkit import plan as toolkit
 
 from tests.fakes.library.gpu_values import gpu
-from tests.support.alarm import alarm
 from tests.support.hostile import Thrown, inputs
+from tests.support.waiting import alarm
 
 GPU = dataclasses.replace(
     gpu(0),

@@ -22,7 +22,7 @@ from hypothesis import settings as run
 from hypothesis import strategies as st
 
 from tests.pure.library.text.secret_lines import AUDITED, FURTHER, ORDINARY
-from tests.support.alarm import alarm
+from tests.support.waiting import alarm
 
 ROWS = [(line, readable) for line, *readable in (*AUDITED, *FURTHER)]
 PLACE = re.compile(r"<(U?)(\d+)>")
