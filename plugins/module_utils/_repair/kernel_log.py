@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 import typing as t
 
+from .selection import parse_pci_address
 from .signs import SXid, Xid
 
 # With --output=short-unix, and of dmesg as it is.
@@ -101,10 +102,10 @@ def read(lines: t.Iterable[Line]) -> Logged:
     for at, text in every:
         xid, sxid, named = XID.match(text), SXID.match(text), NAMED.match(text)
         if named:
-            uuids[address(named[1])] = named[2]
+            uuids[parse_pci_address(named[1])] = named[2]
         elif xid and at >= loaded:
             event = Event(at, (xid[2] or "").strip())
-            gpus.setdefault(address(xid[1]), {}).setdefault(int(xid[3]), []).append(event)
+            gpus.setdefault(parse_pci_address(xid[1]), {}).setdefault(int(xid[3]), []).append(event)
         elif sxid and at >= loaded:
             key = int(sxid[2]), sxid[3].lower() == "fatal"
             switches.setdefault(key, []).append(at)
@@ -119,13 +120,6 @@ def read(lines: t.Iterable[Line]) -> Logged:
         uuids,
         tuple(unread),
     )
-
-
-def address(text: str) -> str:
-    """Return a PCI address as sysfs has it, from one that may lack its domain or its function."""
-    parts = text.lower().partition(".")[0].split(":")
-    domain = parts[0][-4:] if len(parts) == 3 else "0000"
-    return f"{domain}:{parts[-2]}:{parts[-1]}.0"
 
 
 def _after(times: t.Iterable[float], since: float) -> t.Tuple[float, ...]:

@@ -9,7 +9,8 @@ import typing as t
 import xml.etree.ElementTree as ET
 
 from ..._base.text.shown import cut, printable
-from .state import Gpu
+from ..selection import parse_pci_address
+from .state import EvidenceGpu
 
 MOST_GPUS = 128
 ABSENT = ("", "N/A", "None", "[N/A]", "Not Supported")
@@ -39,23 +40,21 @@ FACTS: t.Mapping[str, str] = {
 }
 
 
-def gpus(text: str) -> t.Tuple[Gpu, ...]:
+def parse_gpus(text: str) -> t.Tuple[EvidenceGpu, ...]:
     """Return the GPUs of an answer. ValueError: it is none."""
     try:
         root = ET.fromstring(text)
     except ET.ParseError as error:
         raise ValueError(str(error)) from error
-    return tuple(_gpu(one) for one in root.findall("gpu")[:MOST_GPUS])
+    gpus = []
+    for node in root.findall("gpu")[:MOST_GPUS]:
+        facts = {name: _text(node.findtext(place)) for name, place in FACTS.items()}
+        facts = {name: fact for name, fact in facts.items() if fact}
+        address = parse_pci_address(_text(node.get("id")))
+        gpus.append(EvidenceGpu(_text(node.findtext("uuid")), address, facts))
+    return tuple(gpus)
 
 
-def _gpu(node: ET.Element) -> Gpu:
-    told = {name: _text(node.findtext(place)) for name, place in FACTS.items()}
-    address = _text(node.get("id")).lower()[-12:]
-    return Gpu(
-        _text(node.findtext("uuid")), address, {key: one for key, one in told.items() if one}
-    )
-
-
-def _text(found: t.Optional[str]) -> str:
-    words = printable(cut((found or "").strip()))
-    return "" if words in ABSENT else words
+def _text(value: t.Optional[str]) -> str:
+    text = printable(cut((value or "").strip()))
+    return "" if text in ABSENT else text

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, the gpu.node authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""What evidence is about, what is asked for, and which archives there are."""
+"""The GPUs that evidence is about, the archives that there are, and the options of a run."""
 
 from __future__ import annotations
 
@@ -12,18 +12,15 @@ from ..._base.errors import InputError
 from ..._base.text.strict import seconds, written
 from ..case import RepairCases
 
-FOLDER = "/var/lib/gpu-node/evidence"
 BEFORE, AFTER, RMA = "before", "after", "rma"
-NEVER, SAFE, FULL = "never", "safe", "full"
+NEVER, FULL = "never", "full"
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
 ARCHIVE = re.compile(
     rf"({NAME.pattern})\.({BEFORE}|{AFTER}|{RMA})\.([0-9a-f]{{8}})\.(\d{{8}}T\d{{6}}Z)\.tar\.gz"
 )
-NO_BOOT = "00000000"
-DAY = 24 * 3600.0
 
 
-class Gpu(t.NamedTuple):
+class EvidenceGpu(t.NamedTuple):
     """A GPU; what is not known of it is empty. ``facts`` are texts by the names of ``smi.FACTS``."""
 
     uuid: str = ""
@@ -34,6 +31,11 @@ class Gpu(t.NamedTuple):
     def serial(self) -> str:
         """Return its serial number."""
         return self.facts.get("serial", "")
+
+    @property
+    def answers(self) -> bool:
+        """Whether nvidia-smi has answered for it: a case knows no more than its serial number."""
+        return len(self.facts) > 1
 
     def __str__(self) -> str:
         """Return it as users are told of it."""
@@ -61,84 +63,26 @@ class Archive(t.NamedTuple):
     @property
     def at(self) -> str:
         """Return when it was made, as other files of ours have times."""
-        found = self.made
-        return f"{found[:4]}-{found[4:6]}-{found[6:11]}:{found[11:13]}:{found[13:]}"
+        made = self.made
+        return f"{made[:4]}-{made[4:6]}-{made[6:11]}:{made[11:13]}:{made[13:]}"
 
     def of_same(self, archives: t.Iterable[Archive]) -> t.List[Archive]:
         """Return those of the same case and stage, in the same boot."""
-        return [one for one in archives if one[:3] == self[:3]]
+        return [archive for archive in archives if archive[:3] == self[:3]]
 
     @classmethod
-    def of(cls, file: str) -> t.Optional[Archive]:
+    def from_file(cls, file: str) -> t.Optional[Archive]:
         """Return the archive with this name, None where it is no archive's."""
-        found = ARCHIVE.fullmatch(file)
-        return cls(*found.groups()) if found else None
+        match = ARCHIVE.fullmatch(file)
+        return cls(*match.groups()) if match else None
 
 
-class Wanted(t.NamedTuple):
-    """What the user asks for. Times are in seconds, ``since`` in those since 1970, None for the default."""
+class Earlier(t.NamedTuple):
+    """An archive of before that has a GPU, with its bytes and the GPUs as they were then."""
 
-    gpus: t.Tuple[str, ...]
-    path: str
-    case: str
-    stage: str
-    force: bool
-    keep: int
-    bug_report: str
-    bug_report_timeout: int
-    since: t.Optional[float]
-    dcgm: bool
-
-    @classmethod
-    def of(cls, params: t.Mapping[str, t.Any]) -> Wanted:
-        """Return it from the module's parameters. InputError: a value can't be used."""
-        path, case, since = params["path"], params["case"], params["kernel_log_since"]
-        if not path.startswith("/") or not path.strip("/"):
-            raise InputError.of("path", path, "the absolute path of a folder")
-        if case and not NAME.fullmatch(case):
-            expected = (
-                "at most 100 letters, digits, dots, dashes and underscores, a letter or digit first"
-            )
-            raise InputError.of("case", case, expected)
-        for option in ("keep", "bug_report_timeout"):
-            if params[option] < 1:
-                raise InputError.of(option, params[option], "a number of 1 or more")
-        return cls(
-            tuple(params["gpus"]),
-            path.rstrip("/"),
-            case,
-            params["stage"],
-            params["force"],
-            params["keep"],
-            params["bug_report"],
-            params["bug_report_timeout"],
-            _since(since) if since else None,
-            params["dcgm"],
-        )
-
-
-def _since(text: str) -> float:
-    try:
-        return seconds(text)
-    except ValueError:
-        expected = f"a time in UTC such as {written(0)}"
-        raise InputError.of("kernel_log_since", text, expected) from None
-
-
-class Observed(t.NamedTuple):
-    """What was found.
-
-    ``cases_problem`` is why the cases are not known. ``silent`` are the addresses of GPUs on the PCI bus that
-    nvidia-smi does not tell of. ``archives`` are in the order of their times, ``named`` those that an open case names.
-    """
-
-    gpus: t.Tuple[Gpu, ...]
-    silent: t.FrozenSet[str]
-    cases: RepairCases
-    cases_problem: str
-    boot: str
-    archives: t.Tuple[Archive, ...]
-    named: t.FrozenSet[str]
+    archive: Archive
+    size: int
+    gpus: t.Tuple[EvidenceGpu, ...]
 
 
 class Part(t.NamedTuple):
@@ -154,3 +98,78 @@ class Missing(t.NamedTuple):
 
     part: str
     reason: str
+
+
+class EvidenceState(t.NamedTuple):
+    """The GPUs, their cases and the archives.
+
+    ``cases_problem`` is why the cases are not known. ``silent`` are the addresses of GPUs on the PCI bus that
+    nvidia-smi does not tell of. ``archives`` are in the order of their times, ``named`` those that an open case names.
+    """
+
+    gpus: t.Tuple[EvidenceGpu, ...]
+    silent: t.FrozenSet[str]
+    cases: RepairCases
+    cases_problem: str
+    boot: str
+    archives: t.Tuple[Archive, ...]
+    named: t.FrozenSet[str]
+
+
+class EvidenceOptions(t.NamedTuple):
+    """The options of a run. Times are in seconds, ``since`` in those since 1970, None for the default."""
+
+    gpus: t.Tuple[str, ...]
+    path: str
+    case: str
+    stage: str
+    force: bool
+    keep: int
+    bug_report: str
+    bug_report_timeout: int
+    since: t.Optional[float]
+    dcgm: bool
+
+    @classmethod
+    def from_params(cls, params: t.Mapping[str, t.Any]) -> EvidenceOptions:
+        """Return the options of the module's parameters. InputError: a value can't be used."""
+        path, case, since = params["path"], params["case"], params["kernel_log_since"]
+        if not path.startswith("/") or not path.strip("/"):
+            raise InputError.of("path", path, "the absolute path of a folder")
+        if case and not NAME.fullmatch(case):
+            expected = (
+                "at most 100 letters, digits, dots, dashes and underscores, a letter or digit first"
+            )
+            raise InputError.of("case", case, expected)
+        for option in ("keep", "bug_report_timeout"):
+            if params[option] < 1:
+                raise InputError.of(option, params[option], "a number of 1 or more")
+        try:
+            begin = seconds(since) if since else None
+        except ValueError:
+            expected = f"a time in UTC such as {written(0)}"
+            raise InputError.of("kernel_log_since", since, expected) from None
+        values = {name: params[name] for name in cls._fields if name != "since"}
+        values.update(gpus=tuple(params["gpus"]), path=path.rstrip("/"), since=begin)
+        return cls(**values)
+
+
+def join_gpus(
+    told: t.Iterable[EvidenceGpu], bus: t.Iterable[str], cases: RepairCases
+) -> t.Tuple[EvidenceGpu, ...]:
+    """Return the GPUs of the node in the order of their PCI addresses, and behind them those that only cases have.
+
+    ``told`` are those that nvidia-smi tells of, ``bus`` the addresses on the PCI bus.
+    """
+
+    def of_case(uuid: str, address: str) -> EvidenceGpu:
+        case = cases.gpus.get(uuid)
+        return EvidenceGpu(uuid, address, {"serial": case.serial} if case and case.serial else {})
+
+    gpus = {gpu.pci: gpu for gpu in told}
+    case_at = {case.pci: uuid for uuid, case in cases.gpus.items() if case.pci and case.is_open}
+    for address in bus:
+        gpus.setdefault(address, of_case(case_at.get(address, ""), address))
+    known = {gpu.uuid for gpu in gpus.values()}
+    absent = [of_case(uuid, case.pci) for uuid, case in cases.gpus.items() if uuid not in known]
+    return (*(gpus[address] for address in sorted(gpus)), *absent)

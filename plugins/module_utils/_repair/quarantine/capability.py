@@ -20,8 +20,8 @@ from ..._node.machine.facts import gpus, machine
 from ..._node.machine.quarantine import QuarantineFile, answering
 from ..._node.quarantine import PATH, Seen
 from ..machine.cases import CaseFile
-from .plan import Change, Desired, changes, parse_desired, plan
-from .state import State
+from .plan import QuarantineChange, changes, parse_request, plan
+from .state import QuarantineState
 
 PLUGIN = "/run/gpu-node/status.json"
 MOST_KNOWN = 128
@@ -42,28 +42,37 @@ class QuarantineCapability:
     ) -> None:
         self._host, self._look = host, look
         self._file = QuarantineFile(host)
-        self._desired: Desired = parse_desired(params, clock())
-        self._changes: t.Optional[t.Tuple[Change, ...]] = None
+        self._request = parse_request(params, clock())
+        self._changes: t.Optional[t.Tuple[QuarantineChange, ...]] = None
         self._warnings: t.Tuple[str, ...] = ()
 
-    def observe(self) -> State:
+    def observe(self) -> QuarantineState:
         """Read what is in quarantine, and the GPUs. NodeError: the file is damaged."""
-        found, silent = self._file.read(), ""
-        there: t.Mapping[int, Seen] = {}
+        host, quarantine = self._host, self._file.read()
+        answering: t.Mapping[int, Seen] = {}
+        silent = ""
         try:
-            there = self._look()
+            answering = self._look()
         except NvmlError as error:
             silent = str(error)
         self._warnings = ()
+
+        def recorded_at(
+            parse: t.Callable[[t.Optional[str], str], t.Tuple[T, ...]],
+        ) -> t.Tuple[T, ...]:
+            return self._readable(lambda: parse(host.read(gpu_record.PATH), machine(host)))
+
+        # The GPUs that the device plugin knows, also one that does not answer it any more.
+        known = json_data.rows(json_data.table_in(host.read(PLUGIN)).get("gpu_uuids"))[:MOST_KNOWN]
         recorded = (
-            *self._readable(self._identities),
+            *recorded_at(gpu_record.identities),
             *self._readable(self._cases),
-            *(Seen(uuid, one.serial, one.pci) for uuid, one in found.gpus.items()),
-            *self._advertised(),
+            *(Seen(uuid, entry.serial, entry.pci) for uuid, entry in quarantine.gpus.items()),
+            *(Seen(uuid, "", "") for uuid in known if json_data.text(uuid)),
         )
-        on_bus = (one.address for one in gpus(self._host))
-        addresses = (*on_bus, *self._readable(self._addresses))
-        return State(found, there, recorded, addresses, silent)
+        on_bus = (gpu.address for gpu in gpus(host))
+        addresses = (*on_bus, *recorded_at(gpu_record.load))
+        return QuarantineState(quarantine, answering, recorded, addresses, silent)
 
     def _readable(self, read: t.Callable[[], t.Tuple[T, ...]]) -> t.Tuple[T, ...]:
         """Return a record; one that is damaged is told, and its GPUs can't be named by it."""
@@ -73,41 +82,28 @@ class QuarantineCapability:
             self._warnings = (*self._warnings, str(error))
             return ()
 
-    def _identities(self) -> t.Tuple[Seen, ...]:
-        return gpu_record.identities(self._host.read(gpu_record.PATH), machine(self._host))
-
-    def _addresses(self) -> t.Tuple[str, ...]:
-        return gpu_record.load(self._host.read(gpu_record.PATH), machine(self._host))
-
     def _cases(self) -> t.Tuple[Seen, ...]:
         cases = CaseFile(self._host).read().gpus
-        return tuple(Seen(uuid, one.serial, one.pci) for uuid, one in cases.items())
+        return tuple(Seen(uuid, case.serial, case.pci) for uuid, case in cases.items())
 
-    def _advertised(self) -> t.Iterator[Seen]:
-        """Return the GPUs that the device plugin knows, also one that does not answer it any more."""
-        known = json_data.rows(json_data.table_in(self._host.read(PLUGIN)).get("gpu_uuids"))
-        for uuid in known[:MOST_KNOWN]:
-            if json_data.text(uuid):
-                yield Seen(uuid, "", "")
-
-    def plan(self, state: State) -> Plan:
+    def plan(self, state: QuarantineState) -> Plan:
         """Plan with pure functions. NodeError: a GPU is not known, or there is no room."""
         if self._changes is None:  # once: what is released may not be known any more
-            self._changes = changes(state, self._desired)
-        found = plan(state, self._changes)
-        return dataclasses.replace(found, warnings=(*found.warnings, *self._warnings))
+            self._changes = changes(state, self._request)
+        result = plan(state, self._changes)
+        return dataclasses.replace(result, warnings=(*result.warnings, *self._warnings))
 
-    def own(self, _state: State) -> OwnFiles:
+    def own(self, _state: QuarantineState) -> OwnFiles:
         """Return what is root's alone."""
         return OwnFiles(self._host, {PATH: 0o644})
 
     def apply(self, step: Step) -> None:
         """Carry out one step, on what is in quarantine by then."""
-        self._file.change(step.params["change"].of)
+        self._file.change(step.params["change"].make)
 
-    def result(self, _state: State, plan: Plan) -> t.Dict[str, t.Any]:
+    def result(self, _state: QuarantineState, plan: Plan) -> t.Dict[str, t.Any]:
         """Report all that is in quarantine, and the GPUs that were meant."""
         return {
             "quarantine": plan.after,
-            "gpus": [one.uuid for one in self._changes or () if one.uuid],
+            "gpus": [change.uuid for change in self._changes or () if change.uuid],
         }

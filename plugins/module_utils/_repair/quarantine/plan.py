@@ -1,7 +1,7 @@
 # Copyright (c) 2026, the gpu.node authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""What is set aside or released, by whose word, and the steps to it."""
+"""The changes of the quarantine that a user asks for, and the steps to them."""
 
 from __future__ import annotations
 
@@ -14,7 +14,6 @@ from ..._base.text.masking import masked_text
 from ..._node.quarantine import (
     Quarantine,
     Quarantined,
-    Seen,
     data_of,
     elsewhere,
     fence,
@@ -22,13 +21,13 @@ from ..._node.quarantine import (
     release,
     release_node,
 )
-from .state import State, to_fence, to_release
+from .state import QuarantineState, gpus_to_fence, gpus_to_release
 
 FENCE, RELEASE = "quarantine", "release"
 
 
-class Desired(t.NamedTuple):
-    """What is to be set aside or released: GPUs by any name of theirs, the node, or both; with whose word, and why."""
+class QuarantineRequest(t.NamedTuple):
+    """The GPUs, by any name of theirs, and the node that are to be set aside or released; by whom, and why."""
 
     present: bool
     gpus: t.Tuple[str, ...]
@@ -36,89 +35,71 @@ class Desired(t.NamedTuple):
     entry: Quarantined
 
 
-class Change(t.NamedTuple):
-    """What is done to a GPU, or to the node where ``uuid`` is empty."""
+class QuarantineChange(t.NamedTuple):
+    """A change for a GPU, or for the node where ``uuid`` is empty."""
 
     present: bool
     uuid: str
     entry: Quarantined
 
-    def of(self, before: Quarantine) -> Quarantine:
-        """Return what is in quarantine after it. NodeError: there is no room."""
+    def make(self, before: Quarantine) -> Quarantine:
+        """Return the quarantine after the change. NodeError: there is no room."""
+        uuid, entry = self.uuid, self.entry
         if self.present:
-            return (
-                fence(before, self.uuid, self.entry)
-                if self.uuid
-                else fence_node(before, self.entry)
-            )
-        by = self.entry.by
-        return release(before, self.uuid, by) if self.uuid else release_node(before, by)
-
-    def entry_in(self, found: Quarantine) -> t.Optional[Quarantined]:
-        """Return what stands of it."""
-        return found.gpus.get(self.uuid) if self.uuid else found.node
+            return fence(before, uuid, entry) if uuid else fence_node(before, entry)
+        return release(before, uuid, entry.by) if uuid else release_node(before, entry.by)
 
 
-def parse_desired(params: t.Mapping[str, t.Any], now: float) -> Desired:
-    """Return what the options ask for. InputError."""
+def parse_request(params: t.Mapping[str, t.Any], now: float) -> QuarantineRequest:
+    """Return the request of the options. InputError."""
     present = params["state"] == "present"
-    gpus = tuple(one.strip() for one in params["gpus"])
+    gpus = tuple(name.strip() for name in params["gpus"])
     if not gpus and not params["node"]:
         raise InputError.of("gpus", params["gpus"], "GPUs, such as [0], or node: true")
-    words = {name: _line(name, params[name]) for name in ("reason", "ticket")}
-    if present and not words["reason"]:
+    texts = {}
+    for name in ("reason", "ticket"):
+        texts[name] = masked_text(" ".join(params[name].split()))
+        if strict.bounded(texts[name]) != texts[name]:
+            expected = f"a line of at most {strict.LONGEST} printable characters"
+            raise InputError.of(name, params[name], expected)
+    if present and not texts["reason"]:
         raise InputError.of("reason", params["reason"], "why it is set aside, in words")
-    return Desired(present, gpus, params["node"], Quarantined(params["by"], **words, since=now))
+    entry = Quarantined(params["by"], **texts, since=now)
+    return QuarantineRequest(present, gpus, params["node"], entry)
 
 
-def _line(name: str, value: str) -> str:
-    line = masked_text(" ".join(value.split()))
-    if strict.bounded(line) != line:
-        raise InputError.of(name, value, f"a line of at most {strict.LONGEST} printable characters")
-    return line
-
-
-def changes(state: State, wanted: Desired) -> t.Tuple[Change, ...]:
-    """Return what is asked for, one for each GPU and one for the node. InputError: a GPU is not known."""
-    choose = to_fence if wanted.present else to_release
-    found = [
-        Change(wanted.present, one.uuid, wanted.entry._replace(serial=one.serial, pci=one.pci))
-        for one in choose(state, wanted.gpus)
+def changes(state: QuarantineState, request: QuarantineRequest) -> t.Tuple[QuarantineChange, ...]:
+    """Return a change for each GPU and for the node. InputError: a GPU is not known."""
+    choose = gpus_to_fence if request.present else gpus_to_release
+    entry = request.entry
+    gpus = [
+        QuarantineChange(request.present, gpu.uuid, entry._replace(serial=gpu.serial, pci=gpu.pci))
+        for gpu in choose(state, request.gpus)
     ]
-    whole = [Change(wanted.present, "", wanted.entry)] if wanted.node else []
-    return (*found, *whole)
+    node = [QuarantineChange(request.present, "", entry)] if request.node else []
+    return (*gpus, *node)
 
 
-def plan(state: State, wanted: t.Sequence[Change]) -> Plan:
+def plan(state: QuarantineState, requested: t.Sequence[QuarantineChange]) -> Plan:
     """Return the steps. NodeError: there is no room."""
-    steps, kept = [], []
-    before = after = state.quarantine
-    for change in wanted:
-        known = change.entry_in(after)
-        there, after = after, change.of(after)
-        if after != there:
-            steps.append(_step(state, change, known))
+    steps, warnings = [], []
+    after = state.quarantine
+    for change in requested:
+        known = after.gpus.get(change.uuid) if change.uuid else after.node
+        before, after = after, change.make(after)
+        name = state.named(change.uuid) if change.uuid else "the node"
+        if after != before and change.present:
+            verb = "set aside" if known is None else "keep aside"
+            summary = f"{verb} {name}: {change.entry.why}"
+            steps.append(Step(FENCE, summary, {"change": change}))
+        elif after != before:
+            entry = f", {known}" if known else ""
+            steps.append(Step(RELEASE, f"release {name}{entry}", {"change": change}))
         elif known is not None and known.by != change.entry.by:
-            kept.append(
-                f"{_named(state, change)} stays as an operator has set it aside: {known.why}"
-            )
-    seen: t.Collection[Seen] = state.answering.values()
+            warnings.append(f"{name} stays as an operator has set it aside: {known.why}")
     return Plan(
         tuple(steps),
-        data_of(before),
+        data_of(state.quarantine),
         data_of(after),
-        warnings=(*kept, *elsewhere(after, seen)),
+        warnings=(*warnings, *elsewhere(after, state.answering.values())),
     )
-
-
-def _step(state: State, change: Change, known: t.Optional[Quarantined]) -> Step:
-    name, params = _named(state, change), {"change": change}
-    if not change.present:
-        was = f", {known}" if known else ""
-        return Step(RELEASE, f"release {name}{was}", params)
-    verb = "set aside" if known is None else "keep aside"
-    return Step(FENCE, f"{verb} {name}: {change.entry.why}", params)
-
-
-def _named(state: State, change: Change) -> str:
-    return state.named(change.uuid) if change.uuid else "the node"

@@ -20,9 +20,10 @@ from ..._node.users.busy import FAIL, WAIT, Busy
 from ..._node.users.holders import advice
 from ..._node.users.machine import allocated
 from ..._node.users.machine.services import Services
+from ..verdict import reset_rule
 from . import machine, plan
-from .plan import Group
-from .state import Found, State, lost
+from .plan import ResetGroup
+from .state import ResetGpu, ResetState, lost_settings
 
 POLL_SECONDS = 1.0
 # What only looks at GPUs now and then, such as nvidia-smi, has let go of them by then.
@@ -45,15 +46,15 @@ class GpuResetCapability:
         self._waited = params["wait_timeout"] if waits else None
         self._stack = contextlib.ExitStack()
         self._locked = check_mode
-        self._first: t.Dict[str, Found] = {}
-        self._before: t.Dict[str, Found] = {}
+        self._first: t.Dict[str, ResetGpu] = {}
+        self._before: t.Dict[str, ResetGpu] = {}
         self._reset: t.List[str] = []
         self._advice = ""
-        self._state = State()
+        self._state = ResetState()
 
     # --- observe ---
 
-    def observe(self) -> State:
+    def observe(self) -> ResetState:
         """Read the GPUs, and who has those that are to be reset; the lock is held from the first look on."""
         if not self._locked:
             lock = self._host.lock(mig.LOCK, timeout=self._params["lock_timeout"])
@@ -68,14 +69,14 @@ class GpuResetCapability:
         self._first = self._first or {one.uuid: one for one in state.gpus}
         return state
 
-    def _look(self) -> State:
+    def _look(self) -> ResetState:
         state = machine.observe(self._host)
-        wanted: t.List[Found] = []
+        wanted: t.List[ResetGpu] = []
         with contextlib.suppress(NodeError):  # the plan says what is wrong
             wanted = [one for group in self._groups(state) for one in group.gpus]
         return self._with_users(state, wanted) if wanted else state
 
-    def _with_users(self, state: State, wanted: t.Sequence[Found]) -> State:
+    def _with_users(self, state: ResetState, wanted: t.Sequence[ResetGpu]) -> ResetState:
         """Return a state with those who have some of its GPUs. NodeError: that is not known."""
         asks = self._params["on_allocated"] != "ignore"
         given = allocated.observe(self._host) if asks else ()
@@ -83,7 +84,7 @@ class GpuResetCapability:
         processes = [each for one in found.values() for each in one.processes]
         self._advice = advice(processes, [each for one in found.values() for each in one.pods])
         gpus = (
-            one._replace(users=found[one.uuid].words, servers=found[one.uuid].servers)
+            one._replace(users=found[one.uuid].texts, servers=found[one.uuid].servers)
             if one.uuid in found
             else one
             for one in state.gpus
@@ -92,7 +93,7 @@ class GpuResetCapability:
 
     # --- plan ---
 
-    def plan(self, state: State) -> Plan:
+    def plan(self, state: ResetState) -> Plan:
         """Plan for all GPUs; refuse before anything is changed, and bring back what an earlier run has left."""
         with self._bringing_back():
             found, also = self._plan(state)
@@ -108,19 +109,21 @@ class GpuResetCapability:
                 self._services.end()
             raise
 
-    def _groups(self, state: State) -> t.List[Group]:
+    def _groups(self, state: ResetState) -> t.List[ResetGroup]:
         if state.problem:
             raise NodeError("the GPUs can't be asked", cause=state.problem, hint=AGAIN)
         left = [
-            one for one in plan.chosen(state, self._params["gpus"]) if one.uuid not in self._reset
+            one
+            for one in plan.chosen_gpus(state, self._params["gpus"])
+            if one.uuid not in self._reset
         ]
         if self._params["reset"] == plan.WHEN_NEEDED:
             for one in left:
                 plan.refuse_hopeless(state, one)
-            left = [one for one in left if plan.needed(state, one)]
-        return plan.groups(state, left, together=self._params["together"])
+            left = [one for one in left if plan.needs_reset(state, one)]
+        return plan.group_gpus(state, left, together=self._params["together"])
 
-    def _plan(self, state: State) -> t.Tuple[Plan, t.List[str]]:
+    def _plan(self, state: ResetState) -> t.Tuple[Plan, t.List[str]]:
         groups = self._groups(state)
         gpus = [one for group in groups for one in group.gpus]
         warnings = [text for one in gpus for text in plan.warnings(state, one)]
@@ -129,7 +132,7 @@ class GpuResetCapability:
         if blocked:
             self._services.check()
             warnings += self._about_users(gpus)
-        asked = plan.chosen(state, self._params["gpus"])
+        asked = plan.chosen_gpus(state, self._params["gpus"])
         before = plan.described(state, [*asked, *(one for one in gpus if one not in asked)])
         found = Plan(
             tuple(plan.steps(groups)),
@@ -141,7 +144,7 @@ class GpuResetCapability:
         )
         return found, also
 
-    def _about_users(self, gpus: t.Sequence[Found]) -> t.List[str]:
+    def _about_users(self, gpus: t.Sequence[ResetGpu]) -> t.List[str]:
         """Return a warning about GPUs in use in check mode, or raise Busy."""
         try:
             plan.refuse_used(gpus, self._advice, self._waited)
@@ -152,7 +155,7 @@ class GpuResetCapability:
             return [f"gpu_reset: {words}: {error}"]
         return []
 
-    def _makes_way(self, state: State, groups: t.Sequence[Group]) -> t.List[str]:
+    def _makes_way(self, state: ResetState, groups: t.Sequence[ResetGroup]) -> t.List[str]:
         """Return what makes way besides services that the user named, in the order of stopping."""
         gpus = [one for group in groups for one in group.gpus]
         if not gpus:
@@ -208,7 +211,7 @@ class GpuResetCapability:
         """Ask the GPUs again. NodeError: one did not come back, or still wants what it wanted."""
         state = machine.observe(self._host)
         there = {one.uuid: one for one in state.gpus}
-        wrong = {uuid: plan.wrong(state, there.get(uuid)) for uuid in uuids}
+        wrong = {uuid: plan.fault_after_reset(state, there.get(uuid)) for uuid in uuids}
         wrong = {uuid: why for uuid, why in wrong.items() if why}
         if wrong:
             self._reset = [uuid for uuid in self._reset if uuid not in wrong]
@@ -220,35 +223,37 @@ class GpuResetCapability:
                 not_reset=list(wrong),
             )
 
-    def _gpu(self, uuid: str) -> Found:
+    def _gpu(self, uuid: str) -> ResetGpu:
         return next(one for one in self._state.gpus if one.uuid == uuid)
 
     # --- result ---
 
-    def result(self, state: State, found: Plan) -> t.Dict[str, t.Any]:
+    def result(self, state: ResetState, found: Plan) -> t.Dict[str, t.Any]:
         """Report what was reset, and what that took."""
         there = {one.uuid: one for one in state.gpus}
         taken = {
-            uuid: lost(self._before[uuid], there[uuid]) for uuid in self._reset if uuid in there
+            uuid: lost_settings(self._before[uuid], there[uuid])
+            for uuid in self._reset
+            if uuid in there
         }
         return {
             "reset": list(self._reset),
             "lost": {uuid: one for uuid, one in taken.items() if one},
             "refused": found.refused,
             "gpus": [
-                self._reported(state, one) for one in plan.chosen(state, self._params["gpus"])
+                self._reported(state, one) for one in plan.chosen_gpus(state, self._params["gpus"])
             ],
         }
 
-    def _reported(self, state: State, gpu: Found) -> t.Dict[str, t.Any]:
+    def _reported(self, state: ResetState, gpu: ResetGpu) -> t.Dict[str, t.Any]:
         first = self._first.get(gpu.uuid, gpu)
         return {
             "uuid": gpu.uuid,
             "index": gpu.number,
             "pci_bus_id": gpu.pci,
             "serial": gpu.serial,
-            "asked_for": [one.text for one in plan.reasons(self._state, first) if one.action],
-            "asks_for": [one.text for one in plan.reasons(state, gpu) if one.action],
-            "rule": plan.rule(state, gpu),
+            "asked_for": [one.text for one in plan.reset_reasons(self._state, first) if one.action],
+            "asks_for": [one.text for one in plan.reset_reasons(state, gpu) if one.action],
+            "rule": reset_rule(state.node, gpu.signs).text,
             "used_by": list(first.users),
         }

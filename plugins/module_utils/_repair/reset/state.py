@@ -1,7 +1,7 @@
 # Copyright (c) 2026, the gpu.node authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""The GPUs of a node before a reset, and who has them."""
+"""The GPUs of a node before a reset, and the users of each."""
 
 from __future__ import annotations
 
@@ -14,32 +14,32 @@ from ..signs import GpuSigns, NodeSigns
 NOTHING_TOLD, NOT_ASKED = SettingsTold({}), NodeSigns()
 
 
-class Server(t.NamedTuple):
+class IdleServer(t.NamedTuple):
     """An MPS server without clients, which is no work, and where its control daemon is asked."""
 
     pid: int
     pipe: str
 
 
-class Found(t.NamedTuple):
+class ResetGpu(t.NamedTuple):
     """A GPU. ``devices`` is None where it does not tell of its MIG instances, ``number`` is NVML's index.
 
-    ``users`` are those whom a reset would take it from, in words.
+    ``users`` are the texts for those from whom a reset would take it.
     """
 
-    observed: GpuSigns
+    signs: GpuSigns
     pci: str
     number: t.Optional[int] = None
     serial: str = ""
     devices: t.Optional[Devices] = None
     told: SettingsTold = NOTHING_TOLD
     users: t.Tuple[str, ...] = ()
-    servers: t.Tuple[Server, ...] = ()
+    servers: t.Tuple[IdleServer, ...] = ()
 
     @property
     def uuid(self) -> str:
         """Return its UUID, or its PCI address where that is all that is known."""
-        return self.observed.uuid
+        return self.signs.uuid
 
     def __str__(self) -> str:
         """Return it as users are told of it."""
@@ -50,8 +50,8 @@ class Found(t.NamedTuple):
     @property
     def instances(self) -> t.Tuple[str, ...]:
         """Return its MIG devices by their profiles and UUIDs."""
-        found = self.devices.migs if self.devices else ()
-        return tuple(f"{one.profile} ({one.uuid})" for one in found)
+        migs = self.devices.migs if self.devices else ()
+        return tuple(f"{mig.profile} ({mig.uuid})" for mig in migs)
 
     @property
     def waiting(self) -> t.Tuple[str, ...]:
@@ -64,38 +64,38 @@ class Found(t.NamedTuple):
 
     @property
     def persistent(self) -> bool:
-        """Tell whether the driver keeps it initialised, which counts as a client."""
+        """Whether the driver keeps it initialised, which counts as a client."""
         return bool(self.told.now.get(PERSISTENCE))
 
     @property
     def settings(self) -> t.Dict[str, t.Any]:
         """Return what a reset may lose: MIG devices, and what the driver keeps. Power is in watts."""
-        told = {name: value for name, value in self.told.now.items() if name != ECC}
-        limit = told.pop(POWER, None)
+        settings = {name: value for name, value in self.told.now.items() if name != ECC}
+        limit = settings.pop(POWER, None)
         watts = {} if limit is None else {POWER: t.cast(int, limit) // 1000}
-        return {"mig_devices": list(self.instances), **told, **watts}
+        return {"mig_devices": list(self.instances), **settings, **watts}
 
 
-class State(t.NamedTuple):
+class ResetState(t.NamedTuple):
     """The node and its GPUs. ``problem`` is why they are not known.
 
     ``ours`` are the services of this collection that run, ``fabric_unit`` whether the fabric manager's does.
     """
 
     node: NodeSigns = NOT_ASKED
-    gpus: t.Tuple[Found, ...] = ()
+    gpus: t.Tuple[ResetGpu, ...] = ()
     ours: t.Tuple[str, ...] = ()
     fabric_unit: bool = False
     problem: str = ""
 
 
-def lost(before: Found, after: Found) -> t.Dict[str, t.Any]:
+def lost_settings(before: ResetGpu, after: ResetGpu) -> t.Dict[str, t.Any]:
     """Return the settings that a GPU had before its reset and has no more."""
     had, has = before.settings, after.settings
-    gone = [one for one in had["mig_devices"] if one not in has["mig_devices"]]
-    others = {
+    gone = [mig for mig in had["mig_devices"] if mig not in has["mig_devices"]]
+    changed = {
         name: value
         for name, value in had.items()
         if name != "mig_devices" and value != has.get(name)
     }
-    return {**({"mig_devices": gone} if gone else {}), **others}
+    return {**({"mig_devices": gone} if gone else {}), **changed}

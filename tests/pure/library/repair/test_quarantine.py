@@ -29,7 +29,7 @@ from ansible_collections.gpu.node.plugins.module_utils._repair.quarantine.capabi
     PLUGIN,
     QuarantineCapability,
 )
-from ansible_collections.gpu.node.plugins.module_utils._repair.quarantine.state import address
+from ansible_collections.gpu.node.plugins.module_utils._repair.selection import parse_pci_address
 
 from tests.fakes.library.fakes import FakeHost
 
@@ -319,4 +319,4 @@ def test_a_record_has_what_nvml_said_and_one_of_an_earlier_release_has_not() -> 
     ],
 )
 def test_a_pci_address_is_read_as_sysfs_and_nvidia_smi_write_it(name: str, wanted: str) -> None:
-    assert address(name) == wanted
+    assert parse_pci_address(name) == wanted

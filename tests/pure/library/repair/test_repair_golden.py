@@ -39,7 +39,11 @@ from ansible_collections.gpu.node.plugins.module_utils._repair.signs import (
     Virtual,
     Xid,
 )
-from ansible_collections.gpu.node.plugins.module_utils._repair.verdict import Reason, judge_node
+from ansible_collections.gpu.node.plugins.module_utils._repair.verdict import (
+    Reason,
+    judge_node,
+    reset_rule,
+)
 
 from tests.support.golden import plain, read_plans, write_plans
 from tests.support.paths import FAKES
@@ -112,14 +116,14 @@ def reasons(rows: tuple[Reason, ...]) -> list[str]:
 
 def resets(node: NodeSigns, gpus: tuple[RepairGpu, ...]) -> Json:
     """Return for each GPU how the machine resets it, and its reset alone and with others, or why it is refused."""
-    found = [reset_state.Found(gpu.signs, gpu.pci, gpu.number, gpu.serial) for gpu in gpus]
-    state, rows = reset_state.State(node, tuple(found)), {}
+    found = [reset_state.ResetGpu(gpu.signs, gpu.pci, gpu.number, gpu.serial) for gpu in gpus]
+    state, rows = reset_state.ResetState(node, tuple(found)), {}
     for gpu in found:
-        row = [reset_plan.needed(state, gpu), reset_plan.rule(state, gpu)]
+        row = [reset_plan.needs_reset(state, gpu), reset_rule(node, gpu.signs).text]
         row += reset_plan.warnings(state, gpu)
         for together in (False, True):
             try:
-                groups = reset_plan.groups(state, [gpu], together=together)
+                groups = reset_plan.group_gpus(state, [gpu], together=together)
                 row += [step.summary for step in reset_plan.steps(groups)]
             except NodeError as error:
                 row.append(f"refused: {error}")

@@ -18,9 +18,8 @@ from ...._base.errors import InputError, NodeError
 from ...._base.text.json_data import LONGEST
 from ...._machine.host import Host
 from ...._machine.writers import who_writes
-from .. import manifest
-from ..manifest import Earlier
-from ..state import RMA, Archive, Missing, Part
+from ..manifest import FILE, Json, as_files, known_gpus, parse_manifest
+from ..state import RMA, Archive, Earlier, Missing, Part
 
 MAKING = ".making-"
 MOST_EARLIER, MOST_EARLIER_BYTES = 8, 512 << 20
@@ -42,14 +41,14 @@ class Archives:
 
     def names(self) -> t.Tuple[Archive, ...]:
         """Return the archives in the order of their times."""
-        found = (Archive.of(one) for one in self._host.listdir(self.folder))
+        found = (Archive.from_file(one) for one in self._host.listdir(self.folder))
         return tuple(sorted(filter(None, found), key=lambda one: (one.made, one)))
 
     def path(self, archive: Archive) -> str:
         """Return an archive's path."""
         return f"{self.folder}/{archive.file}"
 
-    def read(self, archive: Archive) -> manifest.Json:
+    def read(self, archive: Archive) -> Json:
         """Return what an archive says of itself. NodeError: it can't be read."""
         path = self.path(archive)
         try:
@@ -57,8 +56,8 @@ class Archives:
                 first = tar.next()
                 file = tar.extractfile(first) if first is not None else None
                 if file is None:
-                    raise ValueError(f"it does not begin with {manifest.FILE}")
-                return manifest.parse(file.read(LONGEST + 1).decode("utf-8"))
+                    raise ValueError(f"it does not begin with {FILE}")
+                return parse_manifest(file.read(LONGEST + 1).decode("utf-8"))
         except (OSError, EOFError, tarfile.TarError, ValueError, zlib.error) as error:
             hint = "move it away and run again"
             raise NodeError(f"{path} can't be read", cause=str(error), hint=hint) from error
@@ -82,7 +81,7 @@ class Archives:
             if one.stage == RMA:
                 continue
             try:
-                gpus = manifest.known_gpus(self.read(one))
+                gpus = known_gpus(self.read(one))
             except NodeError as error:
                 missing.append(Missing(one.file, str(error)))
                 continue
@@ -114,12 +113,12 @@ class Archives:
         self,
         archive: Archive,
         gathered: str,
-        told: manifest.Json,
+        manifest: Json,
         contents: t.Sequence[Part],
         earlier: t.Sequence[Earlier],
     ) -> None:
         """Write an archive in one atomic step, its manifest first. NodeError: it can't be written."""
-        texts = {manifest.FILE: manifest.text(told), manifest.SUMMARY: manifest.summary(told)}
+        texts = as_files(manifest)
         try:
             for name, text in texts.items():
                 with open(f"{gathered}/{name}", "w", encoding="utf-8", errors="replace") as file:

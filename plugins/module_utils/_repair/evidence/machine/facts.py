@@ -14,7 +14,7 @@ from ...._machine.limited import Ended, Programs
 from ...._node.machine import facts
 from .. import smi
 from ..manifest import Machine
-from ..state import Gpu
+from ..state import EvidenceGpu
 
 SMI_SECONDS, MOST_SMI = 60.0, 4 << 20
 MOST_LATE = 2  # answers that are waited for, where nvidia-smi does not answer for all GPUs at once
@@ -23,15 +23,15 @@ DMI_FILES = {"vendor": "sys_vendor", "product": "product_name", "serial": "produ
 SLOTS = "/sys/bus/pci/slots"
 
 
-class Told(t.NamedTuple):
-    """What nvidia-smi tells: the GPUs, its answers by the names of files, and why one is not there."""
+class SmiAnswers(t.NamedTuple):
+    """The GPUs that nvidia-smi tells of, its answers by the names of files, and the problems of those that failed."""
 
-    gpus: t.Tuple[Gpu, ...]
+    gpus: t.Tuple[EvidenceGpu, ...]
     answers: t.Mapping[str, bytes]
     problems: t.Mapping[str, str]
 
 
-def ask_smi(programs: Programs, count: int) -> Told:
+def ask_smi(programs: Programs, count: int) -> SmiAnswers:
     """Ask nvidia-smi for all GPUs, and where that fails for each of so many: a lost one ends the answer for all.
 
     It finds a GPU by its index alone then, as it looks through all for an address, a UUID or a serial number.
@@ -48,7 +48,7 @@ def ask_smi(programs: Programs, count: int) -> Told:
             f"nvidia-smi-{one}.xml": ("-q", "-x", "-i", str(one))
             for one in range(min(count, smi.MOST_GPUS))
         }
-    gpus: t.List[Gpu] = []
+    gpus: t.List[EvidenceGpu] = []
     late = int(ended.rc is None)
     for name, words in asked.items():
         if late >= MOST_LATE or "not installed" in problems.get(whole, ""):
@@ -57,10 +57,10 @@ def ask_smi(programs: Programs, count: int) -> Told:
         answers[name], ended = _answer(programs, *words)
         late += ended.rc is None
         try:
-            gpus += smi.gpus(answers[name].decode("utf-8", "replace"))
+            gpus += smi.parse_gpus(answers[name].decode("utf-8", "replace"))
         except ValueError:
             problems[name] = ended.problem or f"it ended with status {ended.rc}"
-    return Told(tuple(gpus), answers, problems)
+    return SmiAnswers(tuple(gpus), answers, problems)
 
 
 def _answer(programs: Programs, *words: str) -> t.Tuple[bytes, Ended]:

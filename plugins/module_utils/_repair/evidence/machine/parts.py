@@ -15,7 +15,7 @@ from ...._base.text.excerpt import Excerpt
 from ...._base.text.shown import printable
 from ...._machine.limited import Ended, Programs
 from ..state import FULL, NEVER, Missing, Part
-from .facts import Told
+from .facts import SmiAnswers
 
 LOG_SECONDS, DCGM_SECONDS = 120.0, 120.0
 MOST, MOST_ANSWER = 64 << 20, 8 << 20  # bytes of a log, and of any other answer
@@ -53,7 +53,7 @@ class Parts:
             problems.append(f"{name}: {problem}")
         self.missing.append(Missing(KERNEL, "; ".join(problems)))
 
-    def smi(self, told: Told) -> None:
+    def smi(self, told: SmiAnswers) -> None:
         """Gather what nvidia-smi has answered, also where that is why it does not."""
         for name in {**told.answers, **told.problems}:
             data, problem = told.answers.get(name, b""), told.problems.get(name, "")
