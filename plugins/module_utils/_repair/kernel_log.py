@@ -71,11 +71,11 @@ class Logged(t.NamedTuple):
 
     def sxids(self, since: float = 0.0) -> t.Tuple[SXid, ...]:
         """Return the same of NVSwitches. The log does not say whether a port is one of a trunk."""
-        found = ((key, _after(at, since)) for key, at in self.by_switch.items())
         return tuple(
-            SXid(number, fatal, None, max(at), len(at))
-            for (number, fatal), at in sorted(found)
-            if at
+            SXid(number, fatal, None, max(recent), len(recent))
+            for (number, fatal), times in sorted(self.by_switch.items())
+            for recent in [[at for at in times if at > since]]
+            if recent
         )
 
 
@@ -120,7 +120,3 @@ def read(lines: t.Iterable[Line]) -> Logged:
         uuids,
         tuple(unread),
     )
-
-
-def _after(times: t.Iterable[float], since: float) -> t.Tuple[float, ...]:
-    return tuple(at for at in times if at > since)

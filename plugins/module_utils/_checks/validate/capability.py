@@ -5,13 +5,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import time
 import typing as t
 
 from ..._base.dra.allocation import owners_in
 from ..._base.errors import NodeError, checked_timeout
-from ..._base.gpu import TIMEOUT, Gpu, MigDevice, NvmlError
+from ..._base.gpu import TIMEOUT, NvmlError
 from ..._base.steps import Plan, Step
 from ..._device_plugin.machine.dra import status
 from ..._device_plugin.machine.status import ask
@@ -25,7 +26,6 @@ from ..._node.machine.in_service import standing
 from ..._node.machine.quarantine import QuarantineFile, seen
 from ..._node.quarantine import elsewhere
 from ..._node.users.machine.witness import CHECKPOINT
-from ..._runtime.machine.engine import Runtime
 from .check import FAILED, PASSED, WARNING, Check, lines, message, of_state, told
 from .containers import Answer, ContainerState
 from .daemon import PluginReport
@@ -94,17 +94,17 @@ class ValidateCapability:
         """Read the node; what cannot be read is a check that does not hold."""
         host, parts = self._host, driver.parts(self._host)
         named = self._options.components
+        try:
+            aside = SetAside(QuarantineFile(host).read())
+        except NodeError as error:
+            aside = SetAside(problem=str(error))
         on_bus = [gpu.address for gpu in gpus(host)]
         present = runtimes.there(host) if not named or "runtime" in named else []
         change, answer = standing(host), ask(host)
         late = answer.rc == 124 and not answer.out
         silent = PluginReport(state="silent", problem=answer.err)
         node = NodeState(
-            GpuState(
-                len(on_bus),
-                recorded_gpus(host, on_bus, self._options.gpu_count),
-                _set_aside(host),
-            ),
+            GpuState(len(on_bus), recorded_gpus(host, on_bus, self._options.gpu_count), aside),
             parts,
             plugin=silent if late else PluginReport.from_answer(answer.out),
             dra=DraState(owners_in(host.read(CONFIG)), DraReport.of(status(host))),
@@ -136,12 +136,19 @@ class ValidateCapability:
                 moved = elsewhere(aside.found, seen(nvml).values())
                 aside = aside._replace(elsewhere=moved)
             migs = [mig for gpu in found for mig in nvml.mig_devices(gpu)]
+            idle = ""
+            with contextlib.suppress(NvmlError):  # none where the driver does not say who uses them
+                free = [gpu for gpu in found if aside.found.of(gpu.uuid) is None]
+                processes = [process for gpu in free for process in nvml.processes(gpu)]
+                uuids = {gpu.uuid for gpu in free}
+                parts = [mig for mig in migs if mig.gpu_uuid in uuids]
+                idle = idle_device(free, parts, processes, node.plugin.used)
             state = node.gpus._replace(
                 answering=tuple(found),
                 lost=tuple(map(str, broken)),
                 mig_uuids=tuple(mig.uuid for mig in migs),
                 aside=aside,
-                idle=_idle(nvml, _not_aside(found, aside), migs, node.plugin),
+                idle=idle,
                 layout=layout(self._host, nvml, found, broken),
             )
             return node._replace(gpus=state, cdi=current(self._host, nvml))
@@ -151,33 +158,23 @@ class ValidateCapability:
         device = node.gpus.idle if self._params["cuda"] else ""
         untried = "every device is in use" if self._params["cuda"] else "the option cuda is off"
         trial, answers = Trial(self._host), dict[str, Answer]()
-        able = self._able(node.containers)
+        names = {name for name, check in node.containers.runtimes.items() if check.state == PASSED}
+        able = []
+        if self._params["containers"] and names:
+            able = [each for each in runtimes.there(self._host) if each.kind.name in names]
         for runtime in able:
             answers[runtime.kind.name] = trial.run(runtime, "" if _tried(answers) else device)
         beside = trial.beside(device) if device and not _tried(answers) else None
-        client = self._client(node.plugin, trial, able)
+        client = None
+        if self._params["cuda"] and node.plugin.free_shares:
+            # A client of MPS that has a share as a pod has it.
+            share = node.plugin.free_shares[0]
+            tries = (trial.run(runtime, share.device, share) for runtime in able)
+            client = next((answer for answer in tries if not answer.unknown), None)
+            client = client or trial.beside(share.device, share)
         return node.containers._replace(
             answers=answers, beside=beside, client=client, cuda_unknown=untried
         )
-
-    def _client(
-        self, report: PluginReport, trial: Trial, able: t.Sequence[Runtime]
-    ) -> t.Optional[Answer]:
-        """Return what a client of MPS says that has a share as a pod has it, None if no share is free."""
-        if not (self._params["cuda"] and report.free_shares):
-            return None
-        share = report.free_shares[0]
-        for runtime in able:
-            answer = trial.run(runtime, share.device, share)
-            if not answer.unknown:
-                return answer
-        return trial.beside(share.device, share)
-
-    def _able(self, state: ContainerState) -> t.List[Runtime]:
-        able = {name for name, check in state.runtimes.items() if check.state == PASSED}
-        if not (self._params["containers"] and able):
-            return []
-        return [runtime for runtime in runtimes.there(self._host) if runtime.kind.name in able]
 
     def plan(self, state: ValidateState) -> Plan:
         """There is never anything to do; what does not hold is an error, unless that was not wanted."""
@@ -195,29 +192,6 @@ class ValidateCapability:
 
 def _tried(found: t.Mapping[str, Answer]) -> bool:
     return any(one.cuda is not None for one in found.values())
-
-
-def _set_aside(host: Host) -> SetAside:
-    try:
-        return SetAside(QuarantineFile(host).read())
-    except NodeError as error:
-        return SetAside(problem=str(error))
-
-
-def _not_aside(found: t.Sequence[Gpu], aside: SetAside) -> t.List[Gpu]:
-    return [one for one in found if aside.found.of(one.uuid) is None]
-
-
-def _idle(
-    nvml: Nvml, found: t.Sequence[Gpu], migs: t.Sequence[MigDevice], report: PluginReport
-) -> str:
-    """Return a device of these GPUs that nobody uses, none where the driver does not say who does."""
-    migs = [one for one in migs if one.gpu_uuid in {gpu.uuid for gpu in found}]
-    try:
-        processes = [one for gpu in found for one in nvml.processes(gpu)]
-    except NvmlError:
-        return ""
-    return idle_device(found, migs, processes, report.used)
 
 
 def _told(state: ValidateState) -> t.Dict[str, t.Any]:

@@ -109,23 +109,48 @@ class PluginReport:
         """Read the answer of ``gpu-plugin status --json``, also one of another version or cut short."""
         report = table_in(answer)
         boot, cdi = table(report.get("mig_boot")), table(report.get("cdi"))
-        mps = tuple(_mps(table(report.get("mps"))))
-        devices, hardware = (map(table, rows(report.get(key))) for key in ("devices", "hardware"))
+        devices, hardware = (
+            [table(row) for row in rows(report.get(key))] for key in ("devices", "hardware")
+        )
+        mps = tuple(
+            Mps(device, text(row.get("problem")), row.get("waits_for_clients") is True)
+            for device, row in _tables(report.get("mps"))
+        )
+        # Of what is in quarantine: GPUs, and MIG devices, whose index begins with that of their GPU.
+        aside = table(report.get("quarantine"))
+        indices, uuids = (map(text, rows(report.get(f"gpu_{key}"))) for key in ("indices", "uuids"))
+        gpus = dict(map(lambda index, uuid: (index, uuid), indices, uuids))
+        set_aside = {
+            text(device.get("uuid"))
+            for device in devices
+            if aside.get("node")
+            or gpus.get(text(device.get("index")).partition(":")[0]) in table(aside.get("gpus"))
+        }
         waits = {text(device.get("uuid")) for device in devices if device.get("reason") == HELD}
         waits |= {device.device for device in mps if device.waits_for_clients}
-        used = [gpu for gpu in hardware if gpu.get("used_by") or gpu.get("mps")]
-        aside = set(_set_aside(report))
-        resources, allocatable = table(report.get("resources")), table(report.get("allocatable"))
+        resources, labels = _tables(report.get("resources")), report.get("labels")
+        problems = list(_problems(resources))
         return cls(
             state=text(report.get("state")),
             problem=text(report.get("problem")),
-            resources={name: _resource(table(row)) for name, row in resources.items()},
-            unhealthy=tuple(_unhealthy(resources, lambda uuid: uuid not in waits | aside)),
-            waiting=tuple(_unhealthy(resources, lambda uuid: uuid in waits - aside)),
-            used=frozenset(text(gpu.get("uuid")) for gpu in used),
+            resources={
+                name: Resource(
+                    count(row) - count(row, UNHEALTHY), row.get("registered") is not False
+                )
+                for name, row in resources
+            },
+            unhealthy=tuple(line for uuid, line in problems if uuid not in waits | set_aside),
+            waiting=tuple(line for uuid, line in problems if uuid in waits - set_aside),
+            used=frozenset(
+                text(gpu.get("uuid")) for gpu in hardware if gpu.get("used_by") or gpu.get("mps")
+            ),
             kubelet=KubeletReport(
                 text(report.get("registration_problem")),
-                {name: count for name, count in allocatable.items() if is_whole(count)},
+                {
+                    name: number
+                    for name, number in table(report.get("allocatable")).items()
+                    if is_whole(number)
+                },
                 text(report.get("kubelet_problem")),
             ),
             mig=MigReport(
@@ -141,7 +166,13 @@ class PluginReport:
             ),
             mps=mps,
             free_shares=tuple(_shares(report.get("mps_shares"))),
-            labels=_labels(report.get("labels")),
+            labels=Labels(
+                text(labels.get("state")),
+                text(labels.get("problem")),
+                {key: str(value) for key, value in table(labels.get("labels")).items()},
+            )
+            if isinstance(labels, dict)
+            else None,
         )
 
     @property
@@ -150,38 +181,21 @@ class PluginReport:
         return [name for name, resource in self.resources.items() if not resource.registered]
 
 
-def _resource(report: t.Mapping[str, t.Any]) -> Resource:
-    healthy = count(report) - count(report, UNHEALTHY)
-    return Resource(healthy, report.get("registered") is not False)
+def _tables(value: t.Any) -> t.List[t.Tuple[str, t.Mapping[str, t.Any]]]:
+    return [(name, table(row)) for name, row in table(value).items()]
 
 
-def _set_aside(report: t.Mapping[str, t.Any]) -> t.Iterator[str]:
-    """Return the devices of what is in quarantine: GPUs, and MIG devices, whose index begins with that of their GPU."""
-    told = table(report.get("quarantine"))
-    gpus = dict(map(_pair, rows(report.get("gpu_indices")), rows(report.get("gpu_uuids"))))
-    for one in map(table, rows(report.get("devices"))):
-        gpu = gpus.get(text(one.get("index")).partition(":")[0])
-        if told.get("node") or gpu in table(told.get("gpus")):
-            yield text(one.get("uuid"))
-
-
-def _pair(index: t.Any, uuid: t.Any) -> t.Tuple[str, str]:
-    return text(index), text(uuid)
-
-
-def _unhealthy(resources: t.Mapping[str, t.Any], which: t.Callable[[str], bool]) -> t.Iterator[str]:
-    for resource, report in resources.items():
-        problems = table(table(report).get("problems"))
-        for device, health in table(table(report).get("devices")).items():
-            if health == UNHEALTHY and which(device):
+def _problems(
+    resources: t.Iterable[t.Tuple[str, t.Mapping[str, t.Any]]],
+) -> t.Iterator[t.Tuple[str, str]]:
+    """Yield the unhealthy devices of resources, each with a line that has its problem."""
+    for resource, report in resources:
+        problems = table(report.get("problems"))
+        for device, health in table(report.get("devices")).items():
+            if health == UNHEALTHY:
                 problem = text(problems.get(device))
-                yield f"{resource} {device}: {problem}" if problem else f"{resource} {device}"
-
-
-def _mps(devices: t.Mapping[str, t.Any]) -> t.Iterator[Mps]:
-    for device, told in devices.items():
-        one = table(told)
-        yield Mps(device, text(one.get("problem")), one.get("waits_for_clients") is True)
+                suffix = f": {problem}" if problem else ""
+                yield device, f"{resource} {device}{suffix}"
 
 
 def _shares(shares: t.Any) -> t.Iterator[Share]:
@@ -195,13 +209,6 @@ def _shares(shares: t.Any) -> t.Iterator[Share]:
         )
         if env and all(mount.inside and mount.outside for mount in mounts):
             yield Share(text(share.get("device")), env, mounts)
-
-
-def _labels(told: t.Any) -> t.Optional[Labels]:
-    if not isinstance(told, dict):
-        return None
-    labels = {key: str(one) for key, one in table(told.get("labels")).items()}
-    return Labels(text(told.get("state")), text(told.get("problem")), labels)
 
 
 def _texts(value: t.Any) -> t.Tuple[str, ...]:
