@@ -57,7 +57,7 @@ from ansible.plugins.callback import CallbackBase
 from ansible_collections.gpu.node.plugins.module_utils._base.text.shown import counted, printable
 from ansible_collections.gpu.node.plugins.plugin_utils.progress import details, tasks, text, values
 from ansible_collections.gpu.node.plugins.plugin_utils.progress.live import Live, width
-from ansible_collections.gpu.node.plugins.plugin_utils.progress.nodes import Failure, Node
+from ansible_collections.gpu.node.plugins.plugin_utils.progress.nodes import Failure, ProgressNode
 from ansible_collections.gpu.node.plugins.plugin_utils.progress.summary import Row, summary
 
 MARKS = {"ok": "=", "changed": "+", "failed": "!", "unreachable": "!", "message": "i"}
@@ -107,7 +107,7 @@ class CallbackModule(CallbackBase):
         self._begun = time.monotonic()
         self._task_names: t.Dict[str, str] = {}
         self._runs: t.Dict[t.Tuple[str, str], details.Run] = collections.defaultdict(details.Run)
-        self._nodes: t.Dict[str, Node] = collections.defaultdict(Node)
+        self._nodes: t.Dict[str, ProgressNode] = collections.defaultdict(ProgressNode)
         self._every: t.Dict[str, None] = {}  # the hosts of all plays, in their order
         self._warned: t.Set[str] = set()
         self._shown_below: t.Dict[
@@ -263,7 +263,7 @@ class CallbackModule(CallbackBase):
     def _run(self, result: t.Any) -> details.Run:
         return self._runs[result.host.get_name(), result.task._uuid]
 
-    def _node(self, result: t.Any) -> Node:
+    def _node(self, result: t.Any) -> ProgressNode:
         return self._nodes[result.host.get_name()]
 
     def _name(self, result: t.Any) -> str:

@@ -100,25 +100,25 @@ def _time() -> float:
 
 def _node(
     variables: t.Mapping[str, t.Any], options: t.Mapping[str, t.Any], moment: float
-) -> budgets.Node:
+) -> budgets.BudgetNode:
     """Return what counts of a node's answer, which is held against RETURN here, too: others' tasks may register it."""
     answer = variables.get("__repair_seen") or {}
     if not answer or answer.get("unreachable"):
-        return budgets.Node(answers=False)
+        return budgets.BudgetNode(answers=False)
     problem = answers.check(dict(answer), answers.documented("repair"), whole=True).problem
     is_judged = answer.get("work") and all(answer.get(key) is not None for key in JUDGED)
     if problem or not is_judged:
         reason = problem or str(answer.get("msg") or "")
-        return budgets.Node(refused=f"it can't be judged: {reason}".rstrip(" :"), needed=True)
+        return budgets.BudgetNode(refused=f"it can't be judged: {reason}".rstrip(" :"), needed=True)
     work, change = answer["work"], from_answer(answer["change"])
     ours = change.change == CHANGE
     needed = bool(work["works"] or work["fence"] or work["close"] or work["new"] or ours)
     try:
         since = _stands_since(answer, change)
     except (NodeError, ValueError) as error:
-        return budgets.Node(refused=f"it can't be judged: {error}", needed=True)
+        return budgets.BudgetNode(refused=f"it can't be judged: {error}", needed=True)
     refused = answer["refused"] or _of_another(options, answer, change)
-    return budgets.Node(
+    return budgets.BudgetNode(
         out=bool(answer["in_repair"] or answer["change"]),
         counts=moment - LEASE_SECONDS <= since <= moment + TOLERANCE,
         refused=refused,

@@ -66,9 +66,9 @@ def rollout_stop(
     return rollout.stopped({node: _node(hostvars[node]) for node in nodes}, limits, batch)
 
 
-def _node(variables: t.Mapping[str, t.Any]) -> rollout.Node:
+def _node(variables: t.Mapping[str, t.Any]) -> rollout.RolloutNode:
     answer = variables.get("__rollout_node") or {}
-    return rollout.Node(answer.get("state", ""), tuple(answer.get("batch", ())))
+    return rollout.RolloutNode(answer.get("state", ""), tuple(answer.get("batch", ())))
 
 
 class FilterModule:

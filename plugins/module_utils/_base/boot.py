@@ -54,7 +54,7 @@ def unit_file(unit: str) -> str:
     return f"/etc/systemd/system/{unit}"
 
 
-class State(t.NamedTuple):
+class BootState(t.NamedTuple):
     """What the node has of it: the texts of the files, and systemd's view of the units."""
 
     config: t.Optional[str]
@@ -83,7 +83,7 @@ class Boot(t.NamedTuple):
 
     def plan(
         self,
-        state: State,
+        state: BootState,
         desired: t.Optional[str],
         texts: t.Mapping[str, str],
         *,

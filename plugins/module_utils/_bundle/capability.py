@@ -22,7 +22,7 @@ from . import manifest, mirror, readme
 from .collection import Collection
 from .machine import pip, tarball
 from .manifest import LINK, LIST, SUMS, File, Manifest
-from .plan import LISTS, Observed, parse_desired, plan
+from .plan import LISTS, BundleState, parse_desired, plan
 
 # By its name, how a container engine of this machine writes an image into an archive, podman in OCI's layout.
 SAVE: t.Mapping[str, t.Tuple[str, ...]] = {
@@ -50,14 +50,14 @@ class BundleCapability:
 
     # --- observe ---
 
-    def observe(self) -> Observed:
+    def observe(self) -> BundleState:
         """Read the collection and, of a bundle that is there, every file."""
         path, host = self._desired.path, self._host
         self._made_of = self._made_of or self._desired_manifest()
         text = host.read(f"{path}/{LIST}")
         files = _files(path)
         sums = files.get(SUMS)
-        return Observed(
+        return BundleState(
             manifest.parse(text, f"{path}/{LIST}") if text is not None else None,
             files,
             self._made_of,
@@ -124,7 +124,7 @@ class BundleCapability:
 
     # --- plan and apply ---
 
-    def plan(self, state: Observed) -> Plan:
+    def plan(self, state: BundleState) -> Plan:
         """Plan: all of it is made anew beside what is there, or nothing is."""
         return plan(state, self._desired)
 
@@ -204,7 +204,7 @@ class BundleCapability:
             ) from error
         host.remove(self._work)
 
-    def result(self, state: Observed, plan: Plan) -> t.Dict[str, t.Any]:
+    def result(self, state: BundleState, plan: Plan) -> t.Dict[str, t.Any]:
         """Return where the bundle is, what proves that it is this one, and how large it is."""
         size = sum(file.size for file in state.found.values())
         return {

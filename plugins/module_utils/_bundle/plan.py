@@ -27,7 +27,7 @@ AGAIN = "fetch the bundle again from where it was made, and use nothing of this 
 
 
 @dataclasses.dataclass(frozen=True)
-class Desired:
+class DesiredBundle:
     """What the user asks for. ``images`` are names in an engine's store, or paths of archives."""
 
     state: str
@@ -40,7 +40,7 @@ class Desired:
     sha256: str
 
 
-def parse_desired(params: t.Mapping[str, t.Any]) -> Desired:
+def parse_desired(params: t.Mapping[str, t.Any]) -> DesiredBundle:
     """Return what the options ask for. InputError: one of them can't be."""
     path = params["path"]
     if not path or path == "/":
@@ -48,7 +48,7 @@ def parse_desired(params: t.Mapping[str, t.Any]) -> Desired:
     digest = params["sha256"].strip().lower()
     if digest and not SHA256.fullmatch(digest):
         raise InputError.of("sha256", params["sha256"], "64 hexadecimal digits")
-    return Desired(
+    return DesiredBundle(
         params["state"],
         path.rstrip("/"),
         _several("pythons", params["pythons"], PYTHONS, " in quotes, as YAML reads 3.10 as 3.1"),
@@ -74,7 +74,7 @@ def _several(
 
 
 @dataclasses.dataclass(frozen=True)
-class Observed:
+class BundleState:
     """What there is. ``made_of`` is what a bundle made now would be made of; ``sha256`` that of SHA256SUMS.
 
     ``refused`` says of each wheel why the daemon's list does not allow it.
@@ -87,7 +87,7 @@ class Observed:
     refused: t.Tuple[str, ...] = ()
 
 
-def plan(observed: Observed, desired: Desired) -> Plan:
+def plan(observed: BundleState, desired: DesiredBundle) -> Plan:
     """Return the plan. NodeError: the folder has what is not the bundle's, or is to be verified and differs."""
     if desired.state == "verified":
         return _verified(observed, desired)
@@ -105,7 +105,7 @@ def in_words(problems: t.Sequence[str]) -> str:
     return "; ".join(problems[:NAMED]) + (f"; and {more} more" if more > 0 else "")
 
 
-def _refuse_others(observed: Observed, desired: Desired) -> None:
+def _refuse_others(observed: BundleState, desired: DesiredBundle) -> None:
     """Refuse a folder with files of somebody else: a bundle is made anew as a whole."""
     foreign = (
         extra(observed.manifest, observed.found) if observed.manifest else list(observed.found)
@@ -118,7 +118,7 @@ def _refuse_others(observed: Observed, desired: Desired) -> None:
         )
 
 
-def _verified(observed: Observed, desired: Desired) -> Plan:
+def _verified(observed: BundleState, desired: DesiredBundle) -> Plan:
     if observed.manifest is None:
         raise NodeError(
             f"path: {desired.path!r} is no bundle: it has no bundle.json",
@@ -142,7 +142,7 @@ def _verified(observed: Observed, desired: Desired) -> Plan:
     return Plan((), observed.manifest.made_of, observed.manifest.made_of)
 
 
-def _check_release(observed: Observed, desired: Desired) -> None:
+def _check_release(observed: BundleState, desired: DesiredBundle) -> None:
     """Refuse wheels that the collection which runs would not install."""
     has = observed.manifest.made_of if observed.manifest else {}
     ours, theirs = observed.made_of["collection"], has.get("collection") or {}
@@ -160,7 +160,9 @@ def _check_release(observed: Observed, desired: Desired) -> None:
         )
 
 
-def _steps(observed: Observed, desired: Desired, problems: t.Sequence[str]) -> t.Iterator[Step]:
+def _steps(
+    observed: BundleState, desired: DesiredBundle, problems: t.Sequence[str]
+) -> t.Iterator[Step]:
     why = f", as {in_words(problems)}" if problems else ""
     for python in desired.pythons:
         for machine in desired.machines:

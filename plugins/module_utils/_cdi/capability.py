@@ -9,7 +9,7 @@ import json
 import posixpath
 import typing as t
 
-from .._base.boot import State as Boot
+from .._base.boot import BootState as Boot
 from .._base.errors import InputError
 from .._base.gpu import NvmlError
 from .._base.services.mig import LOCK
@@ -24,12 +24,12 @@ from .capabilities import CAPABILITIES, DEFAULT, chosen
 from .generated import GENERATORS, NVIDIA_CTK, differences
 from .machine import replaced
 from .machine.driver_files import SPEC_FOLDERS, DriverFiles
-from .machine.specify import Wanted, lost_files, lost_nodes, specify
+from .machine.specify import DesiredSpecification, lost_files, lost_nodes, specify
 
 LOCK_SECONDS = 60
 
 
-class Observed(t.NamedTuple):
+class CdiState(t.NamedTuple):
     """The file, None where there is none, and what it should be, None where that is not known yet.
 
     ``foreign`` says that something else wrote the file, ``replaced`` has the paths of files that ours have replaced.
@@ -37,7 +37,7 @@ class Observed(t.NamedTuple):
 
     boot: Boot
     text: t.Optional[str]
-    desired: t.Optional[Wanted]
+    desired: t.Optional[DesiredSpecification]
     warnings: t.Tuple[str, ...] = ()
     differences: t.Tuple[t.Dict[str, str], ...] = ()
     waits_for: str = ""
@@ -77,7 +77,7 @@ class CdiCapability:
             if not folder.startswith("/"):
                 raise InputError.of("library_folders", folder, "absolute paths")
 
-    def observe(self) -> Observed:
+    def observe(self) -> CdiState:
         """Read the files and, where it is wanted, the GPUs and the driver's files.
 
         Raises:
@@ -95,10 +95,10 @@ class CdiCapability:
         foreign = bool(observed.text) and not named and not specification.is_ours(observed.text)
         return observed._replace(earlier=path if ours else "", foreign=foreign, replaced=known)
 
-    def _observe(self, units: Boot) -> Observed:
+    def _observe(self, units: Boot) -> CdiState:
         text = self._host.read(self._path)
         if not self._present:
-            return Observed(units, text, Wanted())
+            return CdiState(units, text, DesiredSpecification())
         try:
             with open_nvml(self._files.required_nvml_library()) as nvml:
                 if self._check_mode:
@@ -110,16 +110,16 @@ class CdiCapability:
             late = nvml_start.explain(self._host, error)
             if self._check_mode and late:
                 warning = "NVML is not there yet: the devices are known only after the driver is installed"
-                return Observed(units, text, None, (warning,), (), "the driver is loaded")
+                return CdiState(units, text, None, (warning,), (), "the driver is loaded")
             raise
 
-    def _look(self, nvml: Nvml, units: Boot, text: t.Optional[str]) -> Observed:
+    def _look(self, nvml: Nvml, units: Boot, text: t.Optional[str]) -> CdiState:
         uses_toolkit = self._compare or self._options.generator == NVIDIA_CTK
         if self._check_mode and uses_toolkit and self._files.program(NVIDIA_CTK) is None:
             message = (
                 "nvidia-ctk is not there yet: the devices are known only after it is installed"
             )
-            return Observed(units, text, None, (message,), (), "nvidia-ctk is installed")
+            return CdiState(units, text, None, (message,), (), "nvidia-ctk is installed")
         node = inventory(nvml)
         desired, warnings = specify(node, self._files, self._options)
         refused = lost_nodes(self._host, text, desired.text, self._files.root)
@@ -127,7 +127,7 @@ class CdiCapability:
         if refused:
             raise refused
         if not self._compare:
-            return Observed(units, text, desired, warnings)
+            return CdiState(units, text, desired, warnings)
         both = [
             desired.text
             if generator == self._options.generator
@@ -135,9 +135,9 @@ class CdiCapability:
             for generator in GENERATORS
         ]
         specs = (json.loads(generator or '{"devices": []}') for generator in both)
-        return Observed(units, text, desired, warnings, tuple(differences(*specs)))
+        return CdiState(units, text, desired, warnings, tuple(differences(*specs)))
 
-    def plan(self, state: Observed) -> Plan:
+    def plan(self, state: CdiState) -> Plan:
         """Plan to write the file, or to remove it, and what keeps it up to date."""
         boot_text = cdi_boot.dump(self._options) if self._keeps else None
         texts = cdi_boot.texts(self._options)
@@ -151,7 +151,7 @@ class CdiCapability:
         steps = (*step, *at_boot)
         return Plan(steps, before, after, warnings=state.warnings, later=state.waits_for)
 
-    def _plan_file(self, state: Observed) -> t.Tuple[t.Tuple[Step, ...], str, str]:
+    def _plan_file(self, state: CdiState) -> t.Tuple[t.Tuple[Step, ...], str, str]:
         text, desired = state.text, state.desired
         if desired is None:
             summary = f"write the node's GPUs to {self._path} once {state.waits_for}"
@@ -168,7 +168,7 @@ class CdiCapability:
         step = Step("write", self._summary(state, desired), params)
         return (step,), text or "", desired.text
 
-    def _summary(self, state: Observed, desired: Wanted) -> str:
+    def _summary(self, state: CdiState, desired: DesiredSpecification) -> str:
         if state.foreign:
             return f"replace {self._path}, which something else wrote and which comes back with state absent"
         before = specification.names_in(state.text)
@@ -180,7 +180,7 @@ class CdiCapability:
         parts += [f"remove {', '.join(removed)}"] if removed else []
         return f"{self._path}: {'; '.join(parts) or 'follow the files of the driver'}"
 
-    def own(self, state: Observed) -> OwnFiles:
+    def own(self, state: CdiState) -> OwnFiles:
         """Return what is root's alone."""
         boot_files = boot.files(cdi_boot.BOOT) if self._keeps else ()
         paths = (self._path, *boot_files) if self._present else ()
@@ -203,9 +203,9 @@ class CdiCapability:
         else:
             boot.apply(self._host, step)
 
-    def result(self, state: Observed, plan: Plan) -> t.Dict[str, t.Any]:
+    def result(self, state: CdiState, plan: Plan) -> t.Dict[str, t.Any]:
         """Report what containers can ask for."""
-        desired = state.desired or Wanted()
+        desired = state.desired or DesiredSpecification()
         return {
             "path": self._path,
             "kind": specification.KIND,

@@ -21,7 +21,7 @@ from .state import (
     DRA_SETTINGS,
     SETTINGS,
     UNITS,
-    Desired,
+    DesiredPlugin,
     PluginFiles,
     PluginState,
     PythonState,
@@ -66,7 +66,7 @@ def serving(state: PluginState) -> str:
     return question or (f"MPS is not ready: {'; '.join(shared)}" if shared else "")
 
 
-def plan(state: PluginState, desired: Desired, prefix: str) -> Plan:
+def plan(state: PluginState, desired: DesiredPlugin, prefix: str) -> Plan:
     """Return the plan: release, configurations, the daemon, and then labels, which need it."""
     served, texts = state.serving, state.files.texts
     if desired.state == "absent":
@@ -105,7 +105,7 @@ def plan(state: PluginState, desired: Desired, prefix: str) -> Plan:
 
 
 def _after(
-    before: t.Mapping[str, t.Any], steps: t.Sequence[Step], desired: Desired
+    before: t.Mapping[str, t.Any], steps: t.Sequence[Step], desired: DesiredPlugin
 ) -> t.Dict[str, t.Any]:
     files = dict(before["files"])
     for step in steps:
@@ -123,7 +123,7 @@ def _after(
 
 
 def _release(
-    release: ReleaseState, python: PythonState, desired: Desired, prefix: str
+    release: ReleaseState, python: PythonState, desired: DesiredPlugin, prefix: str
 ) -> t.List[Step]:
     path = f"{prefix}/releases/{desired.digest}"
     summary = f"install the device plugin's environment as {path} and switch to it"
@@ -144,7 +144,7 @@ def _release(
     return [*steps, Step("release", summary)]
 
 
-def _started(state: PluginState, desired: Desired, release: t.List[Step]) -> t.List[Step]:
+def _started(state: PluginState, desired: DesiredPlugin, release: t.List[Step]) -> t.List[Step]:
     services, served, files = state.services, state.serving, state.files
     handover.refuse(desired.owners.allocation, state.dra.held)
     if served.pod:
@@ -189,7 +189,7 @@ def _started(state: PluginState, desired: Desired, release: t.List[Step]) -> t.L
     return steps
 
 
-def _dra(state: PluginState, desired: Desired, cause: str) -> t.List[Step]:
+def _dra(state: PluginState, desired: DesiredPlugin, cause: str) -> t.List[Step]:
     """Return what brings the DRA driver up, once the device plugin gives out no GPU of it any more."""
     if not desired.owners.dra:
         return []
@@ -205,7 +205,7 @@ def _dra(state: PluginState, desired: Desired, cause: str) -> t.List[Step]:
     return steps
 
 
-def _manager(manager: Service, files: PluginFiles, desired: Desired) -> t.List[Step]:
+def _manager(manager: Service, files: PluginFiles, desired: DesiredPlugin) -> t.List[Step]:
     """Return what brings the manager of MPS daemons up to date. They and their clients run on meanwhile.
 
     Where none runs the device plugin starts it as soon as there is something to share.
@@ -217,7 +217,7 @@ def _manager(manager: Service, files: PluginFiles, desired: Desired) -> t.List[S
     return steps
 
 
-def _configs(files: PluginFiles, desired: Desired) -> t.List[Step]:
+def _configs(files: PluginFiles, desired: DesiredPlugin) -> t.List[Step]:
     steps = _write(desired.configs, files, "config", ", checked by the device plugin first")
     default = desired.config_file
     if default != CONFIG and files.link not in desired.configs:
@@ -228,7 +228,7 @@ def _configs(files: PluginFiles, desired: Desired) -> t.List[Step]:
 
 
 def _labels(
-    service: Service, files: PluginFiles, desired: Desired, *, released: bool
+    service: Service, files: PluginFiles, desired: DesiredPlugin, *, released: bool
 ) -> t.List[Step]:
     if desired.labels is None:
         return []
@@ -246,7 +246,7 @@ def _labels(
     return steps + _service(LABELS_UNIT, service, desired, changes, cause)
 
 
-def _unit(desired: Desired, name: str) -> t.Dict[str, str]:
+def _unit(desired: DesiredPlugin, name: str) -> t.Dict[str, str]:
     return {f"{UNITS}/{name}": desired.units.get(name, "")}
 
 
@@ -261,7 +261,7 @@ def _write(
 
 
 def _service(
-    unit: str, service: Service, desired: Desired, files: t.Sequence[Step], cause: str
+    unit: str, service: Service, desired: DesiredPlugin, files: t.Sequence[Step], cause: str
 ) -> t.List[Step]:
     """Return what writes a service's files, and restarts it; ``cause`` where that is due in any case."""
     steps = list(files)

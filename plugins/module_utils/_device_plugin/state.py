@@ -139,7 +139,7 @@ class PluginState(t.NamedTuple):
 
 
 @dataclasses.dataclass(frozen=True)
-class Desired:
+class DesiredPlugin:
     """What the user wants; ``configs`` are texts by path, ``units`` texts by name.
 
     Of several configurations the node's label chooses one; the first is the default. ``labels`` are
@@ -166,7 +166,7 @@ class Desired:
         return next(iter(self.configs))
 
 
-def wanted(params: t.Mapping[str, t.Any]) -> Desired:
+def wanted(params: t.Mapping[str, t.Any]) -> DesiredPlugin:
     """Return what the module's parameters ask for. NodeError: they do not go together."""
     labels, named = params["labels"], params["configs"] or {}
     started = params["state"] == "started"
@@ -193,7 +193,7 @@ def wanted(params: t.Mapping[str, t.Any]) -> Desired:
     more["dra_settings"] = f"{HEADER}{''.join(lines)}" if lines else ""
     more["owners"] = dra.owners(params["allocation"], params["dra"]["devices"])
     more["library"] = dra.verified_library(*allocation)
-    return Desired(params["state"], digest, configs, units, asked, **more)
+    return DesiredPlugin(params["state"], digest, configs, units, asked, **more)
 
 
 def _text(config: t.Mapping[str, t.Any]) -> str:

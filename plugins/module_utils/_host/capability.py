@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import typing as t
 
-from .._base.boot import State as BootState
+from .._base.boot import BootState as BootState
 from .._base.errors import NodeError, checked_timeout
 from .._base.steps import Plan, Step
 from .._machine.host import Host
@@ -25,7 +25,7 @@ UNMANAGED = "unmanaged"
 NO_BOOT = BootState(None, {}, {}, program=True)
 
 
-class State(t.NamedTuple):
+class HostState(t.NamedTuple):
     """What the host is set to, and what is remembered."""
 
     record: Kept
@@ -56,10 +56,10 @@ class HostCapability:
         checked_timeout(params["lock_timeout"])
         self._loader: t.Optional[Loader] = None
 
-    def observe(self) -> State:
+    def observe(self) -> HostState:
         """Read the host."""
         record = parse(self._host.read(PATH))
-        state = State(record, observe.booted(self._host))
+        state = HostState(record, observe.booted(self._host))
         if self._iommu or record.command_line.added:
             self._loader, observed = observe.iommu(self._host, record.command_line.added)
             vendor = processor(self._host.read("/proc/cpuinfo") or "")
@@ -82,7 +82,7 @@ class HostCapability:
             )
         return state
 
-    def plan(self, state: State) -> Plan:
+    def plan(self, state: HostState) -> Plan:
         """Plan each setting; refuse before anything is changed."""
         args = asked(self._iommu, state.processor)
         line = iommu.plan(state.iommu, state.record.command_line, self._iommu, args, state.guests)
@@ -111,7 +111,7 @@ class HostCapability:
             warnings=tuple(warnings for part in every for warnings in part.warnings),
         )
 
-    def own(self, _state: State) -> OwnFiles:
+    def own(self, _state: HostState) -> OwnFiles:
         """Return what is root's alone."""
         files = (PATH, DROP_IN, *on_node.files(boot.BOOT), *memlock.PATHS)
         return OwnFiles(self._host, dict.fromkeys(files, 0o644), record=PATH)
@@ -173,7 +173,7 @@ class HostCapability:
         else:
             self._host.write(PATH, dump(record), mode=0o644)
 
-    def result(self, state: State, plan: Plan) -> t.Dict[str, t.Any]:
+    def result(self, state: HostState, plan: Plan) -> t.Dict[str, t.Any]:
         """Report what the host is set to."""
         return {
             "state": "absent" if self._back else "present",

@@ -10,7 +10,7 @@ import dataclasses
 import time
 import typing as t
 
-from .._base.boot import State as Boot
+from .._base.boot import BootState as Boot
 from .._base.boot import unit_file
 from .._base.dra.checkpoint import made
 from .._base.dra.names import CHECKPOINT as CLAIMS
@@ -44,7 +44,7 @@ from .plan import GpuPlan, GpuState, Server, about, ends, plan_gpu, without_idle
 ASK_AGAIN_SECONDS, LOOK_AGAIN_SECONDS = 5.0, 2.0
 
 
-class State(t.NamedTuple):
+class MigState(t.NamedTuple):
     """The GPUs, an error for each that does not answer, and why NVML is not there, if it is not.
 
     ``idle`` are MPS servers without clients, which the GPUs' processes don't have. ``aside`` is
@@ -101,7 +101,7 @@ class MigCapability:
 
     # --- observe ---
 
-    def observe(self) -> State:
+    def observe(self) -> MigState:
         """Read every GPU; the lock is held from the first observation on."""
         units = boot.observe(self._host, mig_boot.BOOT)
         texts = {unit: self._host.read(unit_file(unit)) for unit in label.TEXTS}
@@ -112,7 +112,7 @@ class MigCapability:
         if self._back is not None:
             self._back = self._selection = Back(self._record())
             if not self._back.record:
-                return State(units, by_label)
+                return MigState(units, by_label)
         if self._nvml is None:
             if not self._check_mode:
                 lock = self._host.lock(mig.LOCK, timeout=self._params["lock_timeout"])
@@ -125,9 +125,9 @@ class MigCapability:
             except NvmlError as error:
                 late = nvml_start.explain(self._host, error)
                 if self._check_mode and late:
-                    return State(units, by_label, absent=str(error))
+                    return MigState(units, by_label, absent=str(error))
                 if self._back is not None and not gpus_on_bus(self._host):
-                    return State(units, by_label)
+                    return MigState(units, by_label)
                 raise
             self._changes = Changes(self._nvml, self._reset, self._deadline)
         while True:
@@ -144,7 +144,7 @@ class MigCapability:
         self._services.end()
         self._stack.close()
 
-    def _read(self, nvml: Nvml, units: Boot, by_label: label.Units) -> State:
+    def _read(self, nvml: Nvml, units: Boot, by_label: label.Units) -> MigState:
         gpus, broken = nvml.gpus()
         idle = idle_servers(mps.states(self._host))
         split = [without_idle(read(nvml, gpu), idle) for gpu in gpus]
@@ -160,9 +160,9 @@ class MigCapability:
         servers = tuple(server for _state, servers_of_gpu in split for server in servers_of_gpu)
         aside = mig_nvml.set_aside(self._host, gpus, broken)
         self._selection = self._selection.without(aside)
-        return State(units, by_label, states, tuple(broken), idle=servers, aside=aside)
+        return MigState(units, by_label, states, tuple(broken), idle=servers, aside=aside)
 
-    def _with_holders(self, state: State) -> State:
+    def _with_holders(self, state: MigState) -> MigState:
         """Return a state with the pods that have something of its GPUs, where that matters.
 
         NodeError: something would be taken, and which pods have it is not known.
@@ -205,7 +205,7 @@ class MigCapability:
 
     # --- plan ---
 
-    def plan(self, state: State) -> Plan:
+    def plan(self, state: MigState) -> Plan:
         """Plan for every GPU that the layout is about; refuse before anything is changed."""
         layout_plan = self._layout(state)
         return self._services.around(layout_plan, self._makes_way(layout_plan))
@@ -219,7 +219,7 @@ class MigCapability:
         persistent = [gpu.uuid for gpu in gpus if condition(self._nvml.handle(gpu)).persistent]
         return node_resets.makes_way(self._host, persistent)
 
-    def _layout(self, state: State) -> Plan:
+    def _layout(self, state: MigState) -> Plan:
         desired, at_boot = self._plan_boot(state)
         self._record()  # a torn one is refused before anything changes
         if state.absent:
@@ -257,7 +257,7 @@ class MigCapability:
             more=any(plan.more for plan in plans),
         )
 
-    def _plan_boot(self, state: State) -> t.Tuple[t.Optional[str], t.List[Step]]:
+    def _plan_boot(self, state: MigState) -> t.Tuple[t.Optional[str], t.List[Step]]:
         """Return the text of the file for the next boot, and the steps to it and to the units."""
         if self._params["boot"] is None and self._back is None:
             return state.boot.config, []
@@ -267,7 +267,7 @@ class MigCapability:
         steps = mig_boot.BOOT.plan(state.boot, text, mig_boot.TEXTS, **how)
         return text, [*steps, *label.plan(state.label, desired=self._declared.by_label)]
 
-    def _plan_gpus(self, state: State) -> t.Tuple[t.List[GpuPlan], t.List[Busy]]:
+    def _plan_gpus(self, state: MigState) -> t.Tuple[t.List[GpuPlan], t.List[Busy]]:
         """Return the plans, and why some GPUs can't be changed now."""
         if not state.aside:
             self._selection.check_broken(state.broken)
@@ -305,7 +305,7 @@ class MigCapability:
             first.message = f"after {self._params['wait_timeout']} s {first.message}"
         raise first
 
-    def own(self, state: State) -> OwnFiles:
+    def own(self, state: MigState) -> OwnFiles:
         """Return what is root's alone."""
         record = mig_nvml.BEFORE
         if self._back is not None or not self._params["boot"]:
@@ -363,7 +363,7 @@ class MigCapability:
 
     # --- report ---
 
-    def result(self, state: State, plan: Plan) -> t.Dict[str, t.Any]:
+    def result(self, state: MigState, plan: Plan) -> t.Dict[str, t.Any]:
         """Report the layout of every GPU and what became of its instances."""
         answer: t.Dict[str, t.Any] = {
             "state": self._params["state"],

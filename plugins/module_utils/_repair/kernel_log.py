@@ -44,7 +44,7 @@ class Event(t.NamedTuple):
     instance: str = ""
 
 
-class Logged(t.NamedTuple):
+class LoggedFaults(t.NamedTuple):
     """XIDs and SXIDs since the driver was loaded last, each with all its times; GPUs' UUIDs by their addresses.
 
     ``unread`` are the lines that report an XID or SXID in a form that is not known.
@@ -91,7 +91,7 @@ def ring_buffer(text: str, booted: float) -> t.Iterator[Line]:
         yield booted + float(found[1]), found[2]
 
 
-def read(lines: t.Iterable[Line]) -> Logged:
+def read(lines: t.Iterable[Line]) -> LoggedFaults:
     """Return what lines in any order say."""
     every = list(lines)
     loaded = max((at for at, text in every if LOADED.match(text)), default=0.0)
@@ -111,7 +111,7 @@ def read(lines: t.Iterable[Line]) -> Logged:
             switches.setdefault(key, []).append(at)
         elif at >= loaded and FAULT.match(text) and not SXID_DATA.match(text):
             unread.append(text)
-    return Logged(
+    return LoggedFaults(
         {
             gpu: {number: tuple(events) for number, events in numbers.items()}
             for gpu, numbers in gpus.items()

@@ -20,14 +20,14 @@ from .edits import Change, lookup
 from .machine import kubelet
 from .machine.engine import ALWAYS, NEVER, WHEN_IDLE, Runtime, listed
 from .machine.engines import choose, installed
-from .machine.observed import Observed, State
+from .machine.observed import RuntimesState, RuntimeState
 from .machine.record import RECORD, File, Records, Written
 from .machine.restart import activate
 from .state import (
     CDI,
+    RuntimeOptions,
+    RuntimeView,
     Unfit,
-    View,
-    Wanted,
     about_default,
     check_wanted,
     describe,
@@ -51,7 +51,7 @@ class RuntimeCapability:
         self._runtime: str = params["name"]
         self._config_path: t.Optional[str] = params["config_path"]
         mode = params["mode"] if self._present else ""
-        self._wanted = Wanted(
+        self._wanted = RuntimeOptions(
             mode, params["handler"], params["handler_path"], tuple(params["spec_dirs"])
         )
         check_wanted(self._wanted, self._config_path)
@@ -60,7 +60,7 @@ class RuntimeCapability:
         self._restart_now: t.Sequence[str] = params["restart_now"]
         self._backup: t.Optional[str] = None
         self._records = Records(host)
-        self._states: t.Dict[str, State] = {}
+        self._states: t.Dict[str, RuntimeState] = {}
         self._texts: t.Dict[str, t.Optional[str]] = {}  # what files become, by path
         # What runtimes have made of these texts on a trial, by name.
         self._tried: t.Dict[str, t.Mapping[str, t.Any]] = {}
@@ -69,7 +69,7 @@ class RuntimeCapability:
 
     # --- observe ---
 
-    def observe(self) -> Observed:
+    def observe(self) -> RuntimesState:
         """Read versions, files, effective configurations and services."""
         chosen = choose(self._host, self._runtime)
         warnings = self._check_program(chosen)
@@ -87,7 +87,7 @@ class RuntimeCapability:
         for one in states:
             warnings += [*one.view.warnings, *one.runtime.moved()]
         self._states = {one.runtime.kind.name: one for one in states}
-        return Observed(tuple(states), tuple(warnings))
+        return RuntimesState(tuple(states), tuple(warnings))
 
     def _check_program(self, chosen: t.Sequence[Runtime]) -> t.List[str]:
         """Refuse a wrapper that is not there or that containers can break out of."""
@@ -113,7 +113,7 @@ class RuntimeCapability:
             )
         return []
 
-    def _observe(self, runtime: Runtime) -> State:
+    def _observe(self, runtime: Runtime) -> RuntimeState:
         path = runtime.chosen_path(self._config_path)
         records = self._records.all()
         view = runtime.view(path, self._known(runtime, path, records))
@@ -139,7 +139,7 @@ class RuntimeCapability:
         settled = self._present and not (found or stale or stale_live)
         running = runtime.running(path) if settled else None
         compares = self._present and not stale and not view.is_in_effect(running)
-        state = State(
+        state = RuntimeState(
             runtime,
             view,
             path,
@@ -153,7 +153,9 @@ class RuntimeCapability:
         asks = state.restarts() and self._restart == WHEN_IDLE
         return state._replace(ended=runtime.ended(path)) if asks else state
 
-    def _known(self, runtime: Runtime, path: str, records: t.Mapping[str, Written]) -> Wanted:
+    def _known(
+        self, runtime: Runtime, path: str, records: t.Mapping[str, Written]
+    ) -> RuntimeOptions:
         """Return what is wanted, with the default runtime that our handler has taken the place of."""
         for one in records[path].entries if path in records else ():
             default = one.path[-1:] == runtime.kind.keys.default[-1:]
@@ -164,7 +166,7 @@ class RuntimeCapability:
     def _planned(
         self,
         runtime: Runtime,
-        view: View,
+        view: RuntimeView,
         name: str,
         changes: t.Sequence[Change],
         keep: t.Container[t.Tuple[str, ...]],
@@ -175,7 +177,7 @@ class RuntimeCapability:
 
     # --- plan ---
 
-    def plan(self, state: Observed) -> Plan:
+    def plan(self, state: RuntimesState) -> Plan:
         """Plan the edits; the restarts are the caller's."""
         steps, before, after, restart = [], [], [], []
         for one in state.states:
@@ -230,20 +232,20 @@ class RuntimeCapability:
             more=bool(self._restart_now),
         )
 
-    def _about_default(self, state: Observed) -> t.Iterator[str]:
+    def _about_default(self, state: RuntimesState) -> t.Iterator[str]:
         """Warn of default runtimes that each has once its files are written."""
         for one in state.states:
             effective = self._tried.get(one.runtime.kind.name, one.view.effective)
             yield from about_default(lookup(effective, one.runtime.kind.keys.default), self._wanted)
 
-    def _waits(self, state: State) -> bool:
+    def _waits(self, state: RuntimeState) -> bool:
         """Tell whether a restart is left to somebody else, or to a later run."""
         return self._restart == NEVER or bool(state.ended)
 
-    def _deferred(self, state: Observed) -> t.List[State]:
+    def _deferred(self, state: RuntimesState) -> t.List[RuntimeState]:
         return [one for one in state.states if one.restarts() and self._waits(one)]
 
-    def _waiting(self, state: State) -> str:
+    def _waiting(self, state: RuntimeState) -> str:
         unit = state.runtime.unit
         if not state.ended:
             return (
@@ -255,7 +257,7 @@ class RuntimeCapability:
             f"{LIVE_RESTORE if state.runtime.kind.name == 'docker' else ''}"
         )
 
-    def _try(self, state: State) -> None:
+    def _try(self, state: RuntimeState) -> None:
         """Have a runtime check all of its edits, and see that they give it what it must have."""
         if self._present:
             changes = [change for file in state.files for change in file.changes]
@@ -271,7 +273,7 @@ class RuntimeCapability:
             if self._restart != ALWAYS:
                 state.runtime.check_running(state.view, effective)
 
-    def _check(self, state: State, lacking: t.Sequence[Change], words: str) -> None:
+    def _check(self, state: RuntimeState, lacking: t.Sequence[Change], words: str) -> None:
         if lacking:
             runtime, view = state.runtime, state.view
             other = runtime.setting_file(view, lacking)
@@ -280,7 +282,7 @@ class RuntimeCapability:
             hint = "change or remove the setting there; nothing was changed"
             raise NodeError(what, cause=cause, hint=hint)
 
-    def own(self, state: Observed) -> OwnFiles:
+    def own(self, state: RuntimesState) -> OwnFiles:
         """Return what is root's alone."""
         files = (one.view.file for one in state.states)
         proof = tuple(one for one in files if posixpath.splitext(one)[0].endswith(OWN_NAME))
@@ -312,7 +314,7 @@ class RuntimeCapability:
             self._undo(file, saved, error)
             raise
 
-    def _write(self, state: State, file: File) -> None:
+    def _write(self, state: RuntimeState, file: File) -> None:
         runtime = state.runtime
         text, folder = self._texts[file.path], posixpath.dirname(file.path)
         record = None
@@ -350,7 +352,7 @@ class RuntimeCapability:
             error.details["changed"] = True
             error.hint = f"restore {file.path}, which is left changed: {second}"
 
-    def _verify(self, state: State, *, is_last: bool) -> None:
+    def _verify(self, state: RuntimeState, *, is_last: bool) -> None:
         """See that the runtime has what it had on the trial, once its last file is written, and whether that is new."""
         runtime = state.runtime
         view = runtime.view(state.path, self._known(runtime, state.path, self._records.all()))
@@ -366,7 +368,7 @@ class RuntimeCapability:
 
     # --- report ---
 
-    def result(self, state: Observed, plan: Plan) -> t.Dict[str, t.Any]:
+    def result(self, state: RuntimesState, plan: Plan) -> t.Dict[str, t.Any]:
         """Report the runtimes; with several of them, the first one where there is room for one."""
         first = state.states[0]
         return {

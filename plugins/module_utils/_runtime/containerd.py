@@ -16,7 +16,15 @@ from .._base.errors import NodeError
 from .._base.text import json_data
 from .edits import Change, Config, Path, Table, lookup
 from .start_command import Flag
-from .state import CDI, RuntimeKeys, RuntimeKind, RuntimeStart, Version, Wanted, version_text
+from .state import (
+    CDI,
+    RuntimeKeys,
+    RuntimeKind,
+    RuntimeOptions,
+    RuntimeStart,
+    Version,
+    version_text,
+)
 
 MERGES = (2, 1)  # before it, a file that is imported replaces the whole section of a plugin
 DROP_IN = "zz-gpu-node.toml"  # read last: what is read later wins
@@ -152,12 +160,12 @@ def check_owner(text: str, path: str) -> None:
             raise NodeError(what, cause=line.strip("# "), hint=hint)
 
 
-def settings(cri: Table, wanted: Wanted, cdi: bool) -> t.List[Change]:
+def settings(cri: Table, wanted: RuntimeOptions, cdi: bool) -> t.List[Change]:
     """Return what the CRI plugin's section must have."""
     return CONTAINERD.keys.settings(cri, wanted, cdi, _handler(cri, wanted))
 
 
-def _handler(cri: Table, wanted: Wanted) -> t.Iterator[Change]:
+def _handler(cri: Table, wanted: RuntimeOptions) -> t.Iterator[Change]:
     at = ("containerd", "runtimes", wanted.handler)
     runc = _runtime(cri, "runc")
     # Pods keep what they have without the handler, above all how cgroups are managed: it is like the default runtime,
@@ -194,7 +202,7 @@ def _copied(runtime: Table) -> t.Dict[str, t.Any]:
     return {key: one for key, one in plain.items() if one and key not in NOT_COPIED}
 
 
-def lasting(cri: Table, file: t.Any, wanted: Wanted, version: Version) -> Table:
+def lasting(cri: Table, file: t.Any, wanted: RuntimeOptions, version: Version) -> Table:
     """Return the section in effect without the runtimes that would go once the file has one of ours.
 
     ``file`` is the section as the file has it.

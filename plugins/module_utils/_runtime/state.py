@@ -29,7 +29,7 @@ class Unfit(NodeError):
     """A runtime that cannot do what is wanted of it."""
 
 
-class Wanted(t.NamedTuple):
+class RuntimeOptions(t.NamedTuple):
     """How GPUs are to reach containers; without a mode, they are not.
 
     ``instead`` is the runtime that was the default one before the handler.
@@ -62,7 +62,7 @@ class RuntimeKeys(t.NamedTuple):
     def settings(
         self,
         effective: t.Mapping[str, t.Any],
-        wanted: Wanted,
+        wanted: RuntimeOptions,
         cdi: bool,
         handler: t.Optional[t.Iterable[Change]] = None,
     ) -> t.List[Change]:
@@ -119,7 +119,7 @@ class RuntimeKind(t.NamedTuple):
     socket: str = ""
 
 
-class View(t.NamedTuple):
+class RuntimeView(t.NamedTuple):
     """A runtime as it is, and what it must have.
 
     ``file`` is the one to edit, ``fresh`` what a file without keys begins with; ``loaded`` are all
@@ -221,7 +221,7 @@ PODMAN_CONFIG = "/etc/containers/containers.conf"
 PODMAN_FOLDERS = (5, 5)  # from it on, podman reads cdi_spec_dirs
 
 
-def check_wanted(wanted: Wanted, config_path: t.Optional[str]) -> None:
+def check_wanted(wanted: RuntimeOptions, config_path: t.Optional[str]) -> None:
     """Refuse values that cannot be meant; InputError names the key."""
     if not HANDLER.fullmatch(wanted.handler):
         expected = (
@@ -251,7 +251,7 @@ def version_text(version: Version) -> str:
     return ".".join(map(str, version))
 
 
-def has_cdi(kind: RuntimeKind, version: Version, wanted: Wanted) -> bool:
+def has_cdi(kind: RuntimeKind, version: Version, wanted: RuntimeOptions) -> bool:
     """Tell whether a runtime knows CDI; refuse one that does not where it is needed."""
     if version >= kind.minimum:
         return True
@@ -289,7 +289,7 @@ def describe(changes: t.Iterable[Change]) -> str:
     )
 
 
-def about_default(default: t.Any, wanted: Wanted) -> t.Tuple[str, ...]:
+def about_default(default: t.Any, wanted: RuntimeOptions) -> t.Tuple[str, ...]:
     """Warn where every container would get what only some ask for."""
     if default != wanted.handler or wanted.mode in ("", DEFAULT_RUNTIME):
         return ()
@@ -332,7 +332,7 @@ def podman_defaults(version: Version) -> t.Tuple[str, ...]:
 
 
 def podman(
-    wanted: Wanted, version: Version, folders: t.Sequence[str], file: str
+    wanted: RuntimeOptions, version: Version, folders: t.Sequence[str], file: str
 ) -> t.Tuple[str, ...]:
     """Name folders that podman does not look into, and what helps; refuse what its command line is for.
 
@@ -358,7 +358,11 @@ def podman(
 
 
 def about_program(
-    kind: RuntimeKind, name: str, program: str, is_there: t.Callable[[str], bool], wanted: Wanted
+    kind: RuntimeKind,
+    name: str,
+    program: str,
+    is_there: t.Callable[[str], bool],
+    wanted: RuntimeOptions,
 ) -> t.Tuple[str, ...]:
     """Warn of a default runtime whose program is gone, as another tool may leave it behind.
 

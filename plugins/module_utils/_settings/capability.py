@@ -10,7 +10,7 @@ import dataclasses
 import re
 import typing as t
 
-from .._base.boot import State as Boot
+from .._base.boot import BootState as Boot
 from .._base.errors import NodeError, checked_timeout
 from .._base.gpu import CLOCKS, COMPUTE, NOT_SUPPORTED, Gpu, NvmlError, SettingsTold, Value
 from .._base.services import mps
@@ -30,7 +30,7 @@ from .._node.users.machine import allocated
 from . import boot as settings_boot
 from . import dcgm
 from .boot import SEEN, Mark
-from .plan import FORGET, SET, GpuPlan, Node, plan
+from .plan import FORGET, SET, GpuPlan, SettingsNode, plan
 from .rules import Rule, parse
 from .state import NOTHING, PATH, GpuState, Kept, Lock, current_values, dump, shown
 from .state import parse as parse_record
@@ -42,7 +42,7 @@ SLURM = "/etc/slurm/slurm.conf"
 SLURM_CLOCKS = re.compile(r"^\s*GpuFreqDef\s*=", re.IGNORECASE | re.MULTILINE)
 
 
-class State(t.NamedTuple):
+class SettingsState(t.NamedTuple):
     """The GPUs, an error for each that does not answer, and what else is known of the node.
 
     ``marks`` are how the GPUs are now that tell later whether they may have lost what they were set to.
@@ -51,7 +51,7 @@ class State(t.NamedTuple):
     boot: Boot
     gpus: t.Tuple[GpuState, ...] = ()
     broken: t.Tuple[NvmlError, ...] = ()
-    node: Node = Node()
+    node: SettingsNode = SettingsNode()
     absent: str = ""
     marks: t.Mapping[str, Mark] = {}
 
@@ -86,12 +86,12 @@ class SettingsCapability:
         self._releasing = frozenset(params.get("releasing") or ())
         self._failures: t.Dict[str, str] = {}  # of GPUs that a repair has set aside, by UUID
 
-    def observe(self) -> State:
+    def observe(self) -> SettingsState:
         """Read every GPU; the lock is held from the first observation on."""
         record = parse_record(self._host.read(PATH))
         units = boot.observe(self._host, settings_boot.BOOT)
         if self._back and not record:
-            return State(units)
+            return SettingsState(units)
         if self._nvml is None:
             if not self._check_mode:
                 self._stack.enter_context(self._host.lock(LOCK, timeout=self._seconds))
@@ -100,7 +100,7 @@ class SettingsCapability:
             except NvmlError as error:
                 late = nvml_start.explain(self._host, error)
                 if self._check_mode and late:
-                    return State(units, absent=str(error))
+                    return SettingsState(units, absent=str(error))
                 raise
         self._load = driver_load(self._host)
         read, broken = self._read(self._nvml)
@@ -126,7 +126,7 @@ class SettingsCapability:
             for state in states
         }
         node = self._node(daemon.get("ActiveState") == "active")
-        return State(units, tuple(states), tuple(broken), node, marks=self._marks)
+        return SettingsState(units, tuple(states), tuple(broken), node, marks=self._marks)
 
     def _aside(self, uuid: str, entry: t.Optional[Quarantined]) -> str:
         """Return why a GPU is left alone, "" if it is not: a repair proves GPUs that are set, and releases them.
@@ -176,10 +176,10 @@ class SettingsCapability:
             for device in devices
         }
 
-    def _node(self, runs: bool) -> Node:
-        return Node(runs, bool(SLURM_CLOCKS.search(self._host.read(SLURM) or "")))
+    def _node(self, runs: bool) -> SettingsNode:
+        return SettingsNode(runs, bool(SLURM_CLOCKS.search(self._host.read(SLURM) or "")))
 
-    def plan(self, state: State) -> Plan:
+    def plan(self, state: SettingsState) -> Plan:
         """Plan for every GPU; refuse before anything is changed."""
         at_boot = self._plan_boot(state)
         if state.absent:
@@ -195,7 +195,7 @@ class SettingsCapability:
         )
         return dataclasses.replace(planned, steps=steps, warnings=(*planned.warnings, *left))
 
-    def _plan_boot(self, state: State) -> t.Tuple[Step, ...]:
+    def _plan_boot(self, state: SettingsState) -> t.Tuple[Step, ...]:
         """Return the steps to what sets the GPUs again, or to none of it."""
         if self._again is None and not self._back:
             return ()
@@ -237,7 +237,7 @@ class SettingsCapability:
             return dataclasses.replace(planned, warnings=(*planned.warnings, warning))
         return planned
 
-    def own(self, _state: State) -> OwnFiles:
+    def own(self, _state: SettingsState) -> OwnFiles:
         """Return what is root's alone."""
         boot_files = boot.files(settings_boot.BOOT) if self._boot_text else ()
         return OwnFiles(self._host, dict.fromkeys((PATH, *boot_files), 0o644), record=PATH)
@@ -309,7 +309,7 @@ class SettingsCapability:
         else:
             self._host.remove(PATH)
 
-    def result(self, state: State, plan: Plan) -> t.Dict[str, t.Any]:
+    def result(self, state: SettingsState, plan: Plan) -> t.Dict[str, t.Any]:
         """Report what each GPU is set to, in check mode what it would be."""
         return {
             "state": "absent" if self._back else "present",

@@ -42,7 +42,7 @@ class Unreadable(NodeError):
     """The driver can't tell what a GPU is set to."""
 
 
-class Node(t.NamedTuple):
+class SettingsNode(t.NamedTuple):
     """What else is known: whether nvidia-persistenced runs, and whether Slurm sets clocks."""
 
     persistence_daemon: bool = True
@@ -71,7 +71,7 @@ class GpuPlan(t.NamedTuple):
 
 
 def plan(
-    states: t.Sequence[GpuState], rules: t.Sequence[Rule], node: Node
+    states: t.Sequence[GpuState], rules: t.Sequence[Rule], node: SettingsNode
 ) -> t.Tuple[Plan, t.Tuple[GpuPlan, ...]]:
     """Return the plan, and what of it is for each GPU. InputError, NodeError: it can't be carried out.
 
@@ -94,7 +94,7 @@ def plan(
     )
 
 
-def _plan_gpu(state: GpuState, rules: t.Sequence[Rule], node: Node) -> GpuPlan:
+def _plan_gpu(state: GpuState, rules: t.Sequence[Rule], node: SettingsNode) -> GpuPlan:
     """Plan for a GPU. One that a repair has set aside and that can't be read keeps no other one waiting."""
     try:
         return _gpu(state, rules, node)
@@ -106,7 +106,7 @@ def _plan_gpu(state: GpuState, rules: t.Sequence[Rule], node: Node) -> GpuPlan:
         )
 
 
-def _gpu(state: GpuState, rules: t.Sequence[Rule], node: Node) -> GpuPlan:
+def _gpu(state: GpuState, rules: t.Sequence[Rule], node: SettingsNode) -> GpuPlan:
     if state.aside:
         return GpuPlan(state, state.now)
     asked = resolve_rules(rules, state.gpu, state.told)
@@ -181,7 +181,7 @@ def _step(state: GpuState, name: str, value: Value) -> Step:
     return Step(SET, summary, {"gpu": state.gpu.uuid, "name": name, "value": value}, needs)
 
 
-def _check(state: GpuState, name: str, value: Value, node: Node) -> None:
+def _check(state: GpuState, name: str, value: Value, node: SettingsNode) -> None:
     """Refuse what would take the GPU from somebody, and what another program sets as well."""
     if name in CLOCKS and value is not None and node.slurm_clocks:
         raise NodeError(
@@ -221,7 +221,7 @@ def compared(state: GpuState, rules: t.Sequence[Rule]) -> t.Tuple[Compared, ...]
 
 
 def lost(
-    state: GpuState, rules: t.Sequence[Rule], node: Node
+    state: GpuState, rules: t.Sequence[Rule], node: SettingsNode
 ) -> t.Tuple[t.Tuple[Step, ...], t.Tuple[str, ...]]:
     """Return the steps that set a GPU again which has lost what it was set to, and why it can't be set to the rest.
 
@@ -243,7 +243,7 @@ def lost(
     return tuple(steps), tuple(refused)
 
 
-def _warnings(gpu_plan: GpuPlan, node: Node) -> t.Iterator[str]:
+def _warnings(gpu_plan: GpuPlan, node: SettingsNode) -> t.Iterator[str]:
     state, after = gpu_plan.state, gpu_plan.after
     if state.aside:
         yield f"settings: left alone: {state.named} is {state.aside}"

@@ -17,9 +17,9 @@ from .._machine.host import Host
 from .._machine.packages.api import PackageManager
 from .._node.machine.facts import os_release
 from .._node.machine.recorded import Additions, package_manager
-from .plan import REPAIR, Observed
+from .plan import REPAIR, SoftwareState
 
-S = t.TypeVar("S", bound=Observed[t.Any])
+S = t.TypeVar("S", bound=SoftwareState[t.Any])
 R = t.TypeVar("R", bound=Record)
 Params = t.Mapping[str, t.Any]
 

@@ -14,7 +14,7 @@ from .._base.packages.package import Package, Packages, Policy, Record, Removal
 from .._base.steps import Plan, Step
 
 R = t.TypeVar("R", bound=Record)
-S = t.TypeVar("S", bound="Observed[t.Any]")
+S = t.TypeVar("S", bound="SoftwareState[t.Any]")
 D = t.TypeVar("D")
 REPAIR = Step("repair", "finish what a killed package manager has begun")
 REFRESH = Step("refresh", "refresh the package lists")
@@ -26,7 +26,7 @@ Words = t.Tuple[str, str, str]
 
 
 @dataclasses.dataclass(frozen=True)
-class Observed(Packages, t.Generic[R]):
+class SoftwareState(Packages, t.Generic[R]):
     """What the node has.
 
     ``refreshed`` says that this run has fetched the package lists, ``note`` what went wrong with it. ``removal`` is

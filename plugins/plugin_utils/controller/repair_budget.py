@@ -15,7 +15,7 @@ from ansible_collections.gpu.node.plugins.plugin_utils.controller import rollout
 VARIABLE = "repair_max_unavailable"
 
 
-class Node(t.NamedTuple):
+class BudgetNode(t.NamedTuple):
     """What a node says: whether it answers, and whether it is out of service or in repair.
 
     ``counts`` is whether something was done for it of late, ``refused`` why nothing may be begun, and ``needed``
@@ -36,7 +36,7 @@ class Budget(t.NamedTuple):
     told: t.Tuple[str, ...]
 
 
-def budget(nodes: t.Mapping[str, Node], limit: t.Union[int, str]) -> Budget:
+def budget(nodes: t.Mapping[str, BudgetNode], limit: t.Union[int, str]) -> Budget:
     """Return which nodes may be repaired of a fleet, of which ``limit`` may be out of service at a time."""
     most = rollout.most(limit, len(nodes)) or 1
     out = [name for name, node in nodes.items() if (node.out and node.counts) or not node.answers]

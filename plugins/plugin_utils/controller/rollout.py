@@ -24,7 +24,7 @@ class Settings(t.NamedTuple):
     max_fail_percentage: t.Optional[float] = None
 
 
-class Node(t.NamedTuple):
+class RolloutNode(t.NamedTuple):
     """What became of a node: one of the words above or another, and the nodes of its batch."""
 
     state: str = ""
@@ -102,7 +102,9 @@ def _number(value: t.Any) -> t.Tuple[t.Optional[float], bool]:
         return None, sign
 
 
-def stopped(nodes: t.Mapping[str, Node], limits: Settings, batch: t.Collection[str] = ()) -> str:
+def stopped(
+    nodes: t.Mapping[str, RolloutNode], limits: Settings, batch: t.Collection[str] = ()
+) -> str:
     """Say why no other batch may begin, nothing where one may; ``batch`` is the one that would."""
     gone = [name for name, node in nodes.items() if _is_gone(name, node, batch)]
     if not gone:
@@ -121,7 +123,7 @@ def stopped(nodes: t.Mapping[str, Node], limits: Settings, batch: t.Collection[s
     return ""
 
 
-def _is_gone(name: str, node: Node, batch: t.Collection[str]) -> bool:
+def _is_gone(name: str, node: RolloutNode, batch: t.Collection[str]) -> bool:
     """Tell whether a node failed, or was lost in the middle of its change."""
     return node.state == FAILED or (node.state == BEGUN and name not in batch)
 

@@ -22,7 +22,7 @@ class Failure(t.NamedTuple):
 
 
 @dataclasses.dataclass
-class Node:
+class ProgressNode:
     """A node, as far as its tasks have told."""
 
     driver: str = ""
@@ -78,7 +78,7 @@ def offers(resources: Data) -> str:
     return f"{summary}, not registered with a kubelet yet" if late else summary
 
 
-def _driver(node: Node, data: Data) -> None:
+def _driver(node: ProgressNode, data: Data) -> None:
     if "loaded_version" in data:
         loaded, installed = data["loaded_version"], data.get("installed_version")
         node.driver = loaded or "not loaded"
@@ -86,11 +86,11 @@ def _driver(node: Node, data: Data) -> None:
             node.driver += f" ({installed} installed)"
 
 
-def _mig(node: Node, data: Data) -> None:
+def _mig(node: ProgressNode, data: Data) -> None:
     node.mig = _partitioned(data.get("gpus"), "mig_enabled", "instances")
 
 
-def _info(node: Node, data: Data) -> None:
+def _info(node: ProgressNode, data: Data) -> None:
     info = data.get("gpu_info") or {}
     if not info:  # the look failed, which says nothing of the driver
         return
@@ -109,20 +109,20 @@ def _partitioned(gpus: t.Any, on: str, instances: str) -> str:
     return "on, no instances" if any(gpu.get(on) for gpu in gpus) else "off"
 
 
-def _cordon(node: Node, data: Data) -> None:
+def _cordon(node: ProgressNode, data: Data) -> None:
     node.cordoned = bool(data.get("cordoned", node.cordoned))
 
 
-def _resources(node: Node, data: Data) -> None:
+def _resources(node: ProgressNode, data: Data) -> None:
     node.resources = dict(data.get("resources") or {})
 
 
-def _checks(node: Node, data: Data) -> None:
+def _checks(node: ProgressNode, data: Data) -> None:
     node.summary = str(data.get("summary") or "")
     node.checks = 0 if data.get("failed_checks") else len(data.get("checks") or ())
 
 
-def _planned(node: Node, data: Data) -> None:
+def _planned(node: ProgressNode, data: Data) -> None:
     """Take what the parts' modules would have said. That of the environment knows no more than the device plugin's."""
     _info(node, data)
     for part in data.get("parts") or ():
@@ -135,7 +135,7 @@ def _planned(node: Node, data: Data) -> None:
         _checks(node, data["validation"])
 
 
-LEARN: t.Dict[str, t.Callable[[Node, Data], None]] = {
+LEARN: t.Dict[str, t.Callable[[ProgressNode, Data], None]] = {
     "nvidia_driver": _driver,
     "mig": _mig,
     "gpu_info": _info,

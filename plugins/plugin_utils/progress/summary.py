@@ -8,7 +8,7 @@ from __future__ import annotations
 import collections
 import typing as t
 
-from .nodes import Failure, Node
+from .nodes import Failure, ProgressNode
 from .text import Line, Names, fitted, wrapped
 
 Counts = t.Mapping[str, int]
@@ -22,7 +22,7 @@ class Row(t.NamedTuple):
     """A node at the end, and Ansible's counts of it."""
 
     name: str
-    node: Node
+    node: ProgressNode
     counts: Counts
 
     @property

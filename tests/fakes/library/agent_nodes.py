@@ -15,7 +15,7 @@ from ansible_collections.gpu.node.plugins.module_utils._device_plugin.plan impor
 from ansible_collections.gpu.node.plugins.module_utils._device_plugin.state import (
     CONFIG,
     UNITS,
-    Desired,
+    DesiredPlugin,
     DraState,
     PluginFiles,
     PluginServices,
@@ -29,7 +29,7 @@ from ansible_collections.gpu.node.plugins.module_utils._device_plugin.state impo
 PREFIX = "/opt/gpu-node"
 MPS_UNIT = "gpu-mps.service"
 NAMED = {UNIT: "[Unit]\n", MPS_UNIT: "[Unit]\n# MPS\n", LABELS_UNIT: "[Unit]\n# labels\n"}
-WANTED = Desired("started", "new", {CONFIG: "version: v1\n"}, NAMED)
+WANTED = DesiredPlugin("started", "new", {CONFIG: "version: v1\n"}, NAMED)
 FILES = {**WANTED.configs, **{f"{UNITS}/{name}": NAMED[name] for name in (UNIT, MPS_UNIT)}}
 ON = {"ActiveState": "active", "UnitFileState": "enabled", "MainPID": "7"}
 LABELS = {

@@ -15,7 +15,7 @@ from ansible_collections.gpu.node.plugins.module_utils._checks.validate.containe
     ContainerState,
 )
 from ansible_collections.gpu.node.plugins.module_utils._checks.validate.daemon import PluginReport
-from ansible_collections.gpu.node.plugins.module_utils._checks.validate.driver import DriverState
+from ansible_collections.gpu.node.plugins.module_utils._checks.validate.driver import DriverFacts
 from ansible_collections.gpu.node.plugins.module_utils._checks.validate.gpus import GpuState, Layout
 from ansible_collections.gpu.node.plugins.module_utils._checks.validate.node import (
     NodeState,
@@ -87,7 +87,7 @@ def node(told: t.Optional[t.Mapping[str, t.Any]] = None, **changes: t.Any) -> No
     state = NodeState(
         GpuState(2, answering=(PLAIN, PARTED), mig_uuids=MIGS, layout=Layout("half")),
         parts=PARTS_OF_NODE,
-        driver=DriverState(
+        driver=DriverFacts(
             loaded=VERSION,
             libraries=(VERSION,),
             kernels=("6.1.0-1",),
@@ -111,7 +111,7 @@ def node(told: t.Optional[t.Mapping[str, t.Any]] = None, **changes: t.Any) -> No
     return state
 
 
-def driver(**changes: t.Any) -> dict[str, DriverState]:
+def driver(**changes: t.Any) -> dict[str, DriverFacts]:
     """Return the change of a node to a driver that is not as it should be."""
     return {"driver": dataclasses.replace(node().driver, **changes)}
 

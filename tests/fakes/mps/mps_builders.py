@@ -12,7 +12,7 @@ from typing import Any
 
 from gpu_plugin.model.mps.paths import Names
 from gpu_plugin.model.mps.settings import Offer, Settings
-from gpu_plugin.mps.state import EMPTY, Observed, settings_of
+from gpu_plugin.mps.state import EMPTY, MpsState, settings_of
 from gpu_plugin.tools.files import started
 
 UUID = "GPU-00000000-0000-0000-0000-000000000000"
@@ -47,9 +47,9 @@ def state(one: Offer, name: str = "ready", clients: int = 0, problem: str = "") 
     }
 
 
-def seen(one: Offer | None, told: dict[str, Any] | None, **more: bool) -> Observed:
+def seen(one: Offer | None, told: dict[str, Any] | None, **more: bool) -> MpsState:
     settings = None if one is None else one.settings
     full = None if told is None else {**EMPTY, **told}
     running = None if full is None else settings_of(full["settings"])
     known = {"alive": told is not None, "serving": True, "running": running}
-    return Observed(settings, full, **{**known, **more})
+    return MpsState(settings, full, **{**known, **more})

@@ -45,7 +45,7 @@ PROFILES = (1, 20, 0)  # the toolkit's first version that knows the hook
 Calls = t.Tuple[t.Tuple[str, ...], ...]
 
 
-class Wanted(t.NamedTuple):
+class DesiredSpecification(t.NamedTuple):
     """The specification that the node should have; an empty text where it has no device."""
 
     text: str = ""
@@ -57,7 +57,7 @@ class Wanted(t.NamedTuple):
 
 def specify(
     node: Inventory, machine: DriverFiles, options: Options
-) -> t.Tuple[Wanted, t.Tuple[str, ...]]:
+) -> t.Tuple[DesiredSpecification, t.Tuple[str, ...]]:
     """Return the wanted specification, and warnings."""
     version = node.driver_version
     warnings = [f"a GPU is left out: {error}" for error in node.broken]
@@ -79,7 +79,7 @@ def specify(
     if not devices:
         why = "no GPU of this node can be given to containers"
         warnings.append(f"{why}: there is no CDI specification")
-        return Wanted(driver_version=version), tuple(warnings)
+        return DesiredSpecification(driver_version=version), tuple(warnings)
     if options.generator == NVIDIA_CTK:
         hook = check_program(machine.program(NVIDIA_CTK))
         spec = parse(machine.generate([hook, *arguments(machine.root)]), hook)
@@ -94,7 +94,9 @@ def specify(
         warnings += [*notes, *_missing(nodes, files, version, "compute" in capabilities)]
     check(spec, machine.open_folder)
     names = tuple(device["name"] for device in spec["devices"])
-    desired = Wanted(specification.render(spec), names, spec["cdiVersion"], version, hook)
+    desired = DesiredSpecification(
+        specification.render(spec), names, spec["cdiVersion"], version, hook
+    )
     return desired, (
         *warnings,
         *rivals(options.path, names, machine.other_specifications(options.path)),

@@ -35,7 +35,7 @@ AT_ONCE = 2
 RELEASED = ("installed", "started")
 
 
-class State(t.NamedTuple):
+class PlanState(t.NamedTuple):
     """What gpu_info knows, the parts with their plans, and the node's validation where nothing is to be done."""
 
     info: Answer
@@ -121,11 +121,11 @@ class PlanCapability:
         self._preflight = PreflightCapability(host, room, params, root=root)
         self._validate = validate
 
-    def observe(self) -> State:
+    def observe(self) -> PlanState:
         """Look at the node and plan. NodeError names all that stands in the way, before anything is planned."""
         info = self._preflight.observe()
         if not info["pci_gpus"]:
-            return State(info, [], {})
+            return PlanState(info, [], {})
         validation = self._validate(self._values) if self._params["validate"] else None
         # Side by side: most of the time goes by while package managers and services answer.
         pairs = [(part, self._options(part, info)) for part in parts.PARTS]
@@ -133,8 +133,8 @@ class PlanCapability:
             all_planned = pool.map(self._planned, [pair for pair in pairs if pair[1] is not None])
             answers = parts.with_later(parts.once(all_planned))
         if validation is None or parts.called(answers):
-            return State(info, answers, {})
-        return State(info, answers, validation.answer())
+            return PlanState(info, answers, {})
+        return PlanState(info, answers, validation.answer())
 
     def _planned(self, pair: t.Tuple[Part, t.Any]) -> Answer:
         part, options = pair
@@ -163,7 +163,7 @@ class PlanCapability:
         # What stops or goes has no release, as from the role.
         return {**options, **(daemon if options["state"] in RELEASED else {"digest": None})}
 
-    def plan(self, state: State) -> Plan:
+    def plan(self, state: PlanState) -> Plan:
         """There is never anything to do; a part that a run calls says itself what it warns of."""
         first = self._preflight.plan(state.info).warnings
         silent = () if self._check_mode else parts.called(state.parts)
@@ -187,7 +187,7 @@ class PlanCapability:
     def apply(self, step: Step) -> None:
         """Nothing is ever planned."""
 
-    def result(self, state: State, plan: Plan) -> Answer:
+    def result(self, state: PlanState, plan: Plan) -> Answer:
         """Return the parts, and in short which have drifted and which a run would call."""
         return {
             **({"diff": differences(state.parts)} if self._shows else {}),

@@ -29,7 +29,7 @@ from ..._node.users.machine.witness import CHECKPOINT
 from .check import FAILED, PASSED, WARNING, Check, lines, message, of_state, told
 from .containers import Answer, ContainerState
 from .daemon import PluginReport
-from .dra import DraReport, DraState
+from .dra import DraFacts, DraReport
 from .gpus import GpuState, SetAside, idle_device
 from .machine import driver, runtimes
 from .machine.containers import Trial
@@ -107,7 +107,7 @@ class ValidateCapability:
             GpuState(len(on_bus), recorded_gpus(host, on_bus, self._options.gpu_count), aside),
             parts,
             plugin=silent if late else PluginReport.from_answer(answer.out),
-            dra=DraState(owners_in(host.read(CONFIG)), DraReport.of(status(host))),
+            dra=DraFacts(owners_in(host.read(CONFIG)), DraReport.of(status(host))),
             kubelet=any(map(host.exists, TRACES)),
             containers=ContainerState(
                 unreached=runtimes.unreached(host),

@@ -14,7 +14,7 @@ NAMES = SERVICE, DEVICES, FILES, CURRENT = "CDI", "CDI devices", "CDI files", "C
 AGAIN = "run the role gpu.node.cdi"
 
 
-class CdiState(t.NamedTuple):
+class SpecificationState(t.NamedTuple):
     """How the specification differs from the one that the node should have, or why that is not known.
 
     ``lost`` says which files of packages are gone, with the next step.
@@ -27,7 +27,7 @@ class CdiState(t.NamedTuple):
 
 
 def checks(
-    report: CdiReport, devices: t.Optional[t.Sequence[str]], current: CdiState
+    report: CdiReport, devices: t.Optional[t.Sequence[str]], current: SpecificationState
 ) -> t.List[Check]:
     """Return the checks of the specification; ``devices`` are what the GPUs have, None where that is not known."""
     if report.devices is None:

@@ -57,7 +57,7 @@ class DraReport:
 
 
 @dataclasses.dataclass(frozen=True)
-class DraState:
+class DraFacts:
     """Who gives out GPUs by the node's configuration, and what the driver says."""
 
     owners: Owners = BY_DEFAULT
@@ -65,7 +65,7 @@ class DraState:
 
 
 def checks(
-    dra: DraState, declared: str, gpus: t.Optional[t.Sequence[Gpu]], kubelet: Kubelet
+    dra: DraFacts, declared: str, gpus: t.Optional[t.Sequence[Gpu]], kubelet: Kubelet
 ) -> t.List[Check]:
     """Return the checks of DRA; none on a node without it. ``gpus`` are None where they are not known."""
     there = dra.owners.allocation
@@ -93,7 +93,7 @@ def _late(name: str, words: str, kubelet: Kubelet) -> Check:
     return judged(name, words, step, fails=kubelet.there or kubelet.required)
 
 
-def _slices(dra: DraState, gpus: t.Optional[t.Sequence[Gpu]], kubelet: Kubelet) -> Check:
+def _slices(dra: DraFacts, gpus: t.Optional[t.Sequence[Gpu]], kubelet: Kubelet) -> Check:
     """Check that what is published is of the GPUs that are the driver's."""
     if dra.driver.unpublished:
         words = f"what the cluster has of the node's GPUs is not as it should be{because([dra.driver.unpublished])}"

@@ -23,7 +23,7 @@ KERNELS, FABRIC, DEVICE_NODES = "kernels", "fabric manager", "device nodes"
 
 
 @dataclasses.dataclass(frozen=True)
-class DriverState:
+class DriverFacts:
     """What the node shows of it.
 
     ``problem`` says why NVML does not answer, empty where it does; ``slow``: it may yet. ``libraries`` are the
@@ -50,7 +50,7 @@ class DriverState:
     nodes_unknown: str = ""
 
 
-def checks(found: DriverState, version: str, source: str) -> t.List[Check]:
+def checks(found: DriverFacts, version: str, source: str) -> t.List[Check]:
     """Return the checks of the driver; a user asks for the version, or the branch, and where it comes from."""
     return [
         judged(DRIVER, found.problem, KERNEL_LOG if found.slow else BRING_UP),
@@ -62,7 +62,7 @@ def checks(found: DriverState, version: str, source: str) -> t.List[Check]:
     ]
 
 
-def _version(found: DriverState, version: str, source: str) -> Check:
+def _version(found: DriverFacts, version: str, source: str) -> Check:
     if not found.loaded:
         return skipped(VERSION, "no driver is loaded")
     if found.libraries and found.loaded not in found.libraries:
@@ -78,7 +78,7 @@ def _version(found: DriverState, version: str, source: str) -> Check:
     return judged(VERSION, words, "run the playbook gpu.node.upgrade_driver")
 
 
-def _reboot(found: DriverState) -> Check:
+def _reboot(found: DriverFacts) -> Check:
     if found.nouveau:
         return judged(REBOOT, "the nouveau driver holds the GPUs", "reboot the node")
     if found.pending is None:
@@ -87,7 +87,7 @@ def _reboot(found: DriverState) -> Check:
     return judged(REBOOT, words, "reboot the node at a time that suits", fails=False)
 
 
-def _kernels(found: DriverState) -> Check:
+def _kernels(found: DriverFacts) -> Check:
     """Fail where the next boot would be into a kernel without the driver: boot loaders take the newest."""
     if not found.bare:
         return Check(KERNELS)
@@ -104,7 +104,7 @@ def _kernels(found: DriverState) -> Check:
     return judged(KERNELS, words, step, fails=newest in found.bare)
 
 
-def _device_nodes(found: DriverState) -> Check:
+def _device_nodes(found: DriverFacts) -> Check:
     """Fail if a node is missing or keeps out containers whose user is not root; one that is too open is a warning."""
     nodes = found.device_nodes
     if found.missing_nodes:
@@ -116,7 +116,7 @@ def _device_nodes(found: DriverState) -> Check:
     return judged(DEVICE_NODES, "; ".join(map(str, nodes)), way_back(nodes), fails=closed)
 
 
-def _fabric(found: DriverState) -> Check:
+def _fabric(found: DriverFacts) -> Check:
     if not found.switches:
         return skipped(FABRIC, "the GPUs are not joined by NVSwitches")
     log = f"see journalctl -u {FABRIC_SERVICE}"

@@ -11,12 +11,12 @@ from ..._base.errors import InputError
 from ..._base.text.shown import counted
 from ..._generated.validate import SPEC
 from . import cdi, containers, dra, driver, gpus, plugin, services
-from .cdi import CdiState
+from .cdi import SpecificationState
 from .check import FAILED, Check, of_state, skipped, verdict
 from .containers import ContainerState
 from .daemon import SERVING, PluginReport
-from .dra import DraState
-from .driver import DriverState
+from .dra import DraFacts
+from .driver import DriverFacts
 from .gpus import GpuState
 from .services import ServiceState
 
@@ -52,11 +52,11 @@ class NodeState(t.NamedTuple):
 
     gpus: GpuState
     parts: t.FrozenSet[str] = frozenset()
-    driver: DriverState = DriverState()
+    driver: DriverFacts = DriverFacts()
     plugin: PluginReport = PluginReport()
-    dra: DraState = DraState()
+    dra: DraFacts = DraFacts()
     kubelet: bool = False
-    cdi: CdiState = CdiState()
+    cdi: SpecificationState = SpecificationState()
     containers: ContainerState = ContainerState()
     services: ServiceState = ServiceState()
 

@@ -31,7 +31,7 @@ GONE = "it is gone before it was looked at"
 TAKEN = "pods with claims have what there is of it"
 
 
-class State(t.NamedTuple):
+class ValidatePodsState(t.NamedTuple):
     """The checks, and how many of each resource the node offers."""
 
     checks: t.Tuple[Check, ...]
@@ -59,7 +59,7 @@ class ValidatePodsCapability:
         self._node, self._namespace = params["node"], params["namespace"]
         self._api = connect(params["kubeconfig"], params["context"])
 
-    def observe(self) -> State:
+    def observe(self) -> ValidatePodsState:
         """Run the pods and judge them; in check mode none is made. NodeError: the server does not let us."""
         try:
             check_rights(self._api, of_trial(self._node, self._namespace))
@@ -71,7 +71,7 @@ class ValidatePodsCapability:
             raise unreached(self._api, error) from error
         try:
             found = (*self._checks(offered, have, classes), *self._claimed(classes, pods))
-            return State(found, offered)
+            return ValidatePodsState(found, offered)
         except ApiError as error:
             raise interrupted(self._api, error) from error
 
@@ -200,7 +200,7 @@ class ValidatePodsCapability:
         hint = f"see kubectl -n {self._namespace} get events, and the log of the kubelet"
         return Check(_named(resource), FAILED, cause, hint)
 
-    def plan(self, state: State) -> Plan:
+    def plan(self, state: ValidatePodsState) -> Plan:
         """There is never anything to do; what does not hold is an error, unless that was not wanted."""
         failed = of_state(state.checks, FAILED)
         if self._params["fail"] and failed:
@@ -211,7 +211,7 @@ class ValidatePodsCapability:
     def apply(self, step: Step) -> None:
         """Nothing is ever planned."""
 
-    def result(self, state: State, plan: Plan) -> t.Dict[str, t.Any]:
+    def result(self, state: ValidatePodsState, plan: Plan) -> t.Dict[str, t.Any]:
         """Return the checks."""
         return _told(state)
 
@@ -220,5 +220,5 @@ def _named(resource: str) -> str:
     return f"pod with {resource}"
 
 
-def _told(state: State) -> t.Dict[str, t.Any]:
+def _told(state: ValidatePodsState) -> t.Dict[str, t.Any]:
     return {**told(state.checks), "allocatable": state.offered}

@@ -28,7 +28,7 @@ from ..pods import Pod
 from ..rights import OF_CLAIMS, OF_DAEMONSETS, OF_DRAIN, Right, of_cordon
 from . import node as nodes
 from .machine import Evictions, refusal
-from .node import Node
+from .node import DrainNode
 from .triage import ALL, Rules, Triage, triage
 
 CORDONED, DRAINED, UNCORDONED, EVICTED = STATES = ("cordoned", "drained", "uncordoned", "evicted")
@@ -36,10 +36,10 @@ DRAINS = (DRAINED, EVICTED)
 LONGEST = 1000  # characters of an annotation
 
 
-class State(t.NamedTuple):
+class DrainState(t.NamedTuple):
     """The node, and what a drain would do with its pods."""
 
-    node: Node
+    node: DrainNode
     pods: Triage
 
 
@@ -71,7 +71,7 @@ class DrainCapability:
 
     # --- observe ---
 
-    def observe(self) -> State:
+    def observe(self) -> DrainState:
         """Ask the API server. NodeError: it is away or refuses, and nothing was changed yet."""
         waits = self._begun or self._is_patient
         deadline = time.monotonic() + (self._seconds if waits else 0)
@@ -87,13 +87,13 @@ class DrainCapability:
         drains = self._params["state"] in DRAINS
         return of_cordon(self._node) + (OF_DRAIN if drains else ())
 
-    def _look(self) -> State:
+    def _look(self) -> DrainState:
         node = self._read_node()
         if self._params["state"] not in DRAINS:
-            return State(node, Triage())
-        return State(node, self._triage(self._params["wait_for_jobs"] > 0))
+            return DrainState(node, Triage())
+        return DrainState(node, self._triage(self._params["wait_for_jobs"] > 0))
 
-    def _read_node(self) -> Node:
+    def _read_node(self) -> DrainNode:
         try:
             return understood(nodes.read, self._api.node(self._node))
         except ApiError as error:
@@ -166,7 +166,7 @@ class DrainCapability:
 
     # --- plan ---
 
-    def plan(self, state: State) -> Plan:
+    def plan(self, state: DrainState) -> Plan:
         """Return the steps. NodeError: pods are in the way."""
         if state.pods.refused:
             raise refusal(
@@ -179,7 +179,7 @@ class DrainCapability:
             after.update(self._after(state.node))
         return Plan(steps, before, after, warnings=tuple(self._warnings(state)))
 
-    def _after(self, node: Node) -> t.Dict[str, t.Any]:
+    def _after(self, node: DrainNode) -> t.Dict[str, t.Any]:
         """Return what of a node is as wanted then."""
         if self._wants_cordon:
             reason = _text(self._params["reason"]) if self._quarantine else ""
@@ -200,7 +200,7 @@ class DrainCapability:
     def _wants_cordon(self) -> bool:
         return self._params["state"] in (CORDONED, DRAINED)
 
-    def _patch(self, node: Node) -> t.Dict[str, t.Any]:
+    def _patch(self, node: DrainNode) -> t.Dict[str, t.Any]:
         if self._wants_cordon:
             return nodes.cordon(
                 node, self._note, self._failure, _timestamp(), quarantine=self._quarantine
@@ -209,7 +209,7 @@ class DrainCapability:
             return {}
         return nodes.uncordon(node, quarantine=self._quarantine)
 
-    def _change_of_node(self, node: Node) -> t.Optional[Step]:
+    def _change_of_node(self, node: DrainNode) -> t.Optional[Step]:
         patch = self._patch(node)
         if not patch:
             return None
@@ -233,7 +233,7 @@ class DrainCapability:
         )
         return Step("drain", f"{first}evict {names} from node {self._node}")
 
-    def _warnings(self, state: State) -> t.Iterator[str]:
+    def _warnings(self, state: DrainState) -> t.Iterator[str]:
         node = state.node
         yield from self._api.warnings
         uncordons = self._params["state"] == UNCORDONED
@@ -296,7 +296,7 @@ class DrainCapability:
 
     # --- report ---
 
-    def result(self, state: State, plan: Plan) -> t.Dict[str, t.Any]:
+    def result(self, state: DrainState, plan: Plan) -> t.Dict[str, t.Any]:
         """Return what is there now, and what was done with the pods."""
         planned = not self._begun and plan.steps
         answer = {
@@ -354,7 +354,7 @@ def _how(pod: Pod) -> str:
     return ", ".join(pod.gpus) or "by its runtime class, its environment or its program"
 
 
-def _shown(node: Node, pods: Triage) -> t.Dict[str, t.Any]:
+def _shown(node: DrainNode, pods: Triage) -> t.Dict[str, t.Any]:
     return {
         "unschedulable": node.unschedulable,
         "failed": _why(node.failed, " "),

@@ -17,7 +17,7 @@ MANAGER = "gpu-node-drain"  # under which the API server notes what is ours
 
 
 @dataclasses.dataclass(frozen=True)
-class Node:
+class DrainNode:
     """A node; ``cordoned``, ``failed`` and ``quarantined`` are our annotations, empty where it has none.
 
     ``managers`` are those by whom it was made unschedulable, as far as the API server knows.
@@ -53,11 +53,11 @@ class Node:
         return ""
 
 
-def read(answer: Json) -> Node:
+def read(answer: Json) -> DrainNode:
     """Return the node in an answer. KeyError, TypeError: it is none."""
     meta, spec = answer["metadata"], answer.get("spec") or {}
     annotations = meta.get("annotations") or {}
-    return Node(
+    return DrainNode(
         name=str(meta["name"]),
         version=str(meta["resourceVersion"]),
         unschedulable=bool(spec.get("unschedulable")),
@@ -84,7 +84,7 @@ def near(name: str, names: t.Sequence[str]) -> t.List[str]:
 
 
 def cordon(
-    node: Node, note: str, failure: str = "", when: str = "", *, quarantine: bool = False
+    node: DrainNode, note: str, failure: str = "", when: str = "", *, quarantine: bool = False
 ) -> t.Dict[str, t.Any]:
     """Return the patch that cordons a node and keeps a failure or its quarantine, empty where it is so already.
 
@@ -100,7 +100,7 @@ def cordon(
     return _patch(node, annotations, None if node.unschedulable else True)
 
 
-def uncordon(node: Node, *, quarantine: bool = False) -> t.Dict[str, t.Any]:
+def uncordon(node: DrainNode, *, quarantine: bool = False) -> t.Dict[str, t.Any]:
     """Return the patch that gives back what we have cordoned, empty where there is nothing of ours.
 
     What is in quarantine stays cordoned until that ends, and what ends it leaves a failure as it is.
@@ -117,7 +117,7 @@ def uncordon(node: Node, *, quarantine: bool = False) -> t.Dict[str, t.Any]:
 
 
 def _patch(
-    node: Node, annotations: t.Mapping[str, t.Optional[str]], unschedulable: t.Optional[bool]
+    node: DrainNode, annotations: t.Mapping[str, t.Optional[str]], unschedulable: t.Optional[bool]
 ) -> t.Dict[str, t.Any]:
     """Return a merge patch that holds for this version of the node alone."""
     if not annotations and unschedulable is None:

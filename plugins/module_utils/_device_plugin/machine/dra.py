@@ -22,7 +22,7 @@ from ..._node.users import handover
 from ..._node.users.allocated import Devices
 from ..._node.users.machine import allocated
 from ..registration import KUBELET
-from ..state import CONFIG, DRA_SETTINGS, UNITS, Desired, DraState, Service
+from ..state import CONFIG, DRA_SETTINGS, UNITS, DesiredPlugin, DraState, Service
 
 CDI_FOLDER, CDI_PREFIX = "/run/cdi", names.CDI_KIND.replace("/", "-")
 FILES = (f"{UNITS}/{names.UNIT}", DRA_SETTINGS)  # that a deployment writes
@@ -42,7 +42,7 @@ def is_deployed(host: Host) -> bool:
     return host.exists(f"{UNITS}/{names.UNIT}")
 
 
-def observe(host: Host, desired: Desired, service: Service) -> DraState:
+def observe(host: Host, desired: DesiredPlugin, service: Service) -> DraState:
     """Return the driver's state. The kubelet is asked only where GPUs change their owner, or all goes.
 
     Raises:

@@ -16,7 +16,7 @@ from ..._base.steps import Step
 from ..._base.text import json_data
 from ..._machine.host import Host
 from ..plan import UNIT, serving
-from ..state import UNITS, Desired, PluginState
+from ..state import UNITS, DesiredPlugin, PluginState
 
 MANAGER, DRA = f"{UNITS}/{mps.UNIT}", f"{UNITS}/{DRA_UNIT}"
 
@@ -74,7 +74,7 @@ class Rollback:
     finds on the node was never shown to work.
     """
 
-    def __init__(self, host: Host, prefix: str, desired: Desired) -> None:
+    def __init__(self, host: Host, prefix: str, desired: DesiredPlugin) -> None:
         self._host, self._prefix = host, prefix
         self._config, self._unit = desired.config_file, f"{UNITS}/{UNIT}"
         config, units = desired.configs[desired.config_file], desired.units

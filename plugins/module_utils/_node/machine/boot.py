@@ -7,18 +7,18 @@ from __future__ import annotations
 
 import typing as t
 
-from ..._base.boot import PROGRAM, Boot, State, unit_file
+from ..._base.boot import PROGRAM, Boot, BootState, unit_file
 from ..._base.steps import Step
 from ..._machine.host import Host
 from ..._machine.units import properties_of, systemctl
 
 
-def observe(host: Host, boot: Boot) -> State:
+def observe(host: Host, boot: Boot) -> BootState:
     """Read the files, and what systemd tells of the units."""
     names = ("ActiveState", "UnitFileState", "NeedDaemonReload")
     units = {unit: host.read(unit_file(unit)) for unit in boot.units}
     services = properties_of(host, boot.units, *names)
-    return State(host.read(boot.config), units, services, host.exists(PROGRAM))
+    return BootState(host.read(boot.config), units, services, host.exists(PROGRAM))
 
 
 def files(boot: Boot) -> t.Tuple[str, ...]:

@@ -22,7 +22,7 @@ from ..plan import RepairGpu, RepairObservation
 from ..signs import ANSWERS_BY_ERROR, GpuSigns, connected_gpus
 from . import cases as case_file
 from . import observe_node, observe_nvml
-from .observe_nvml import Asked
+from .observe_nvml import NvmlAnswer
 
 DRIVERS = "/proc/driver/nvidia/gpus"  # a folder for each GPU that the driver has
 UUID = re.compile(r"^GPU UUID:\s+(GPU-[0-9a-fA-F-]{36})\s*$", re.M)
@@ -42,7 +42,7 @@ class _Readings(t.NamedTuple):
     """All that was read, by PCI address where it is of GPUs."""
 
     architectures: t.Mapping[str, str]  # of the GPUs on the bus
-    asked: t.Mapping[str, Asked]
+    asked: t.Mapping[str, NvmlAnswer]
     uuids: t.Mapping[str, str]
     log: observe_node.Log
     quarantine: Quarantine
@@ -51,7 +51,7 @@ class _Readings(t.NamedTuple):
 
     def uuid(self, address: str) -> str:
         """Return the UUID of the GPU at an address, or the address where nobody knows it."""
-        devices = self.asked.get(address, Asked()).devices
+        devices = self.asked.get(address, NvmlAnswer()).devices
         if devices and devices.gpu.uuid:
             return devices.gpu.uuid
         recorded = {entry.pci: uuid for uuid, entry in self.quarantine.gpus.items() if entry.pci}
@@ -124,7 +124,7 @@ def _driver_uuids(host: Host) -> t.Dict[str, str]:
 
 
 def _gpu(readings: _Readings, address: str, pods: t.Tuple[str, ...]) -> RepairGpu:
-    uuid, asked = readings.uuid(address), readings.asked.get(address, Asked())
+    uuid, asked = readings.uuid(address), readings.asked.get(address, NvmlAnswer())
     case = readings.cases.gpus.get(uuid)
     links = {at: gpu.links.peers if gpu.links else None for at, gpu in readings.asked.items()}
     peers = connected_gpus(address, links)

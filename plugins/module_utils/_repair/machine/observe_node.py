@@ -14,7 +14,7 @@ from ..._machine.units import properties
 from ..._node.machine import facts
 from .. import kernel_log
 from ..signs import NodeSigns, Virtual
-from .observe_nvml import Asked
+from .observe_nvml import NvmlAnswer
 
 SECONDS = 60.0  # that reading a log may take
 LINES, WIDTH = 50_000, 400
@@ -31,7 +31,7 @@ FABRIC_PROGRAM = "nv-fabricmanage"  # as the kernel cuts it; in a container it i
 class Log(t.NamedTuple):
     """What was read of the kernel's log, and what of it was not."""
 
-    logged: kernel_log.Logged
+    logged: kernel_log.LoggedFaults
     warnings: t.Tuple[str, ...] = ()
 
 
@@ -100,7 +100,7 @@ def fabric(host: Host, now: float) -> Fabric:
     return Fabric(switches, runs if runs or switches else None, at)
 
 
-def node(host: Host, asked: t.Collection[Asked], branch: int, links: Fabric) -> NodeSigns:
+def node(host: Host, asked: t.Collection[NvmlAnswer], branch: int, links: Fabric) -> NodeSigns:
     """Return what kind of machine it is to its GPUs, by what they tell and by what is on the PCI bus."""
     told = [one.virtual for one in asked if one.virtual is not None]
     # One that is passed through says so, however the others answer.

@@ -36,7 +36,7 @@ MODES: t.Mapping[int, Virtual] = {
 }
 
 
-class Asked(t.NamedTuple):
+class NvmlAnswer(t.NamedTuple):
     """What a GPU has told of itself before the error, where there was one; None is what it did not tell."""
 
     number: t.Optional[int] = None
@@ -54,7 +54,7 @@ class Asked(t.NamedTuple):
         return ANSWERS_BY_ERROR.get(self.error.code, Answer.YES) if self.error else Answer.YES
 
 
-def ask(addresses: t.Iterable[str]) -> t.Dict[str, Asked]:
+def ask(addresses: t.Iterable[str]) -> t.Dict[str, NvmlAnswer]:
     """Return what each GPU tells. NvmlError: NVML itself can't be asked, but for one that does not answer."""
     asked = tuple(addresses)
     opening = open_nvml()
@@ -63,7 +63,7 @@ def ask(addresses: t.Iterable[str]) -> t.Dict[str, Asked]:
     except NvmlError as error:
         if error.code != TIMEOUT:
             raise
-        return dict.fromkeys(asked, Asked(error=error))
+        return dict.fromkeys(asked, NvmlAnswer(error=error))
     asks = {one: functools.partial(_asked, nvml, one) for one in asked}
     outcomes = all_within(HUNG, "reading the signs of a GPU's faults", asks)
     found = {name: _answered(outcome) for name, outcome in outcomes.items()}
@@ -73,21 +73,21 @@ def ask(addresses: t.Iterable[str]) -> t.Dict[str, Asked]:
     return found
 
 
-def _answered(outcome: Future[Asked]) -> Asked:
+def _answered(outcome: Future[NvmlAnswer]) -> NvmlAnswer:
     try:
         return outcome.result()
     except NvmlError as error:
-        return Asked(error=error)
+        return NvmlAnswer(error=error)
 
 
-def _asked(nvml: Nvml, address: str) -> Asked:
+def _asked(nvml: Nvml, address: str) -> NvmlAnswer:
     told: t.Dict[str, t.Any] = {}
     try:
         handle = faults.at(address)
         told["number"], told["serial"] = faults.named(handle)
         told["signs"] = faults.fault_signs(handle)
     except NvmlError as error:
-        return Asked(**told, error=error)
+        return NvmlAnswer(**told, error=error)
     try:
         mode = faults.virtualization(handle)
         told["virtual"] = None if mode is None else MODES.get(mode)
@@ -100,4 +100,4 @@ def _asked(nvml: Nvml, address: str) -> Asked:
         told["error"] = error if error.code in (GPU_IS_LOST, RESET_REQUIRED) else None
     except LookupError:  # instances went while they were read
         pass
-    return Asked(**told)
+    return NvmlAnswer(**told)

@@ -27,7 +27,7 @@ from ..._node.users.holders import OURS
 from ..._node.users.machine.users import MAJOR, gpu_users, user_of
 from ..._node.users.users import KERNELS, User
 from ..machine import observe_node, observe_nvml
-from ..machine.observe_nvml import HUNG, Asked
+from ..machine.observe_nvml import HUNG, NvmlAnswer
 from ..signs import Answer, GpuSigns, connected_gpus
 from .state import NOTHING_TOLD, IdleServer, ResetGpu, ResetState
 
@@ -98,7 +98,7 @@ def observe(host: Host) -> ResetState:
     )
 
 
-def gpu_number(address: str, asked: t.Mapping[str, Asked]) -> t.Optional[int]:
+def gpu_number(address: str, asked: t.Mapping[str, NvmlAnswer]) -> t.Optional[int]:
     """Return NVML's index of a GPU. It counts by addresses, also a GPU that does not tell, if all others are so."""
     order = sorted(asked)
     regular = all(gpu.number in (None, order.index(at)) for at, gpu in asked.items())

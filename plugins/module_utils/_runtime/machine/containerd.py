@@ -17,7 +17,7 @@ from ..._machine.host import Host
 from ..._machine.units import properties
 from .. import containerd
 from ..edits import Change, Config, apply, lookup
-from ..state import Unfit, Version, View, Wanted, describe, has_cdi, version_text
+from ..state import RuntimeOptions, RuntimeView, Unfit, Version, describe, has_cdi, version_text
 from . import cri_status
 from .engine import Runtime, Texts, listed, trial_folder, would_lose
 from .start_commands import StartCommands
@@ -38,7 +38,7 @@ class Containerd(Runtime):
         super().__init__(host)
         self._configs: t.Dict[str, Config] = {}  # of the files that it reads, by their paths
 
-    def view(self, path: str, wanted: Wanted) -> View:
+    def view(self, path: str, wanted: RuntimeOptions) -> RuntimeView:
         version = self._version()
         cdi = has_cdi(self.kind, version, wanted)
         text = self._host.read(path)
@@ -49,7 +49,7 @@ class Containerd(Runtime):
         extra = self._drop_in(config, version)
         fresh = f"version = {containerd.format_version(config, version)}\n"
         if not wanted.mode:
-            return View(version, extra or path, fresh, effective=dump, loaded=loaded)
+            return RuntimeView(version, extra or path, fresh, effective=dump, loaded=loaded)
         if containerd.disables_cri(dump):
             raise Unfit(
                 f"{path}, or a file that it imports, disables the CRI plugin, which the kubelet needs",
@@ -61,7 +61,7 @@ class Containerd(Runtime):
         named = lookup(self._configs.get(file, config), prefix)
         default = lookup(config, (*prefix, *self.kind.keys.default))
         wanted = wanted._replace(instead=wanted.instead or str(default or ""))
-        view = View(
+        view = RuntimeView(
             version,
             file,
             fresh,
@@ -116,7 +116,7 @@ class Containerd(Runtime):
         having = [one for one in loaded if lookup(self._configs[one], section) is not None]
         return having[-1] if having else path
 
-    def _check_owner(self, path: str, view: View) -> None:
+    def _check_owner(self, path: str, view: RuntimeView) -> None:
         for name in (path, *view.loaded[:1]):
             containerd.check_owner(self._host.read(name) or "", name)
 
@@ -135,7 +135,7 @@ class Containerd(Runtime):
             raise NodeError(f"containerd refuses {path}", cause=error.cause, hint=hint) from error
         return self.parse(out, "containerd config dump")
 
-    def trial(self, view: View, path: str, texts: Texts) -> t.Mapping[str, t.Any]:
+    def trial(self, view: RuntimeView, path: str, texts: Texts) -> t.Mapping[str, t.Any]:
         folder = trial_folder()
         main = texts[path] if path in texts else self._host.read(path)
         if main is None:
@@ -162,7 +162,7 @@ class Containerd(Runtime):
         except json_data.MISREAD:
             return None
 
-    def check_running(self, view: View, after: t.Mapping[str, t.Any]) -> None:
+    def check_running(self, view: RuntimeView, after: t.Mapping[str, t.Any]) -> None:
         at = ("containerd", "runtimes")
         # Without a mode, a view has all of the configuration.
         before = view.effective if view.prefix else self._section({**view.effective}, view.version)
@@ -180,7 +180,7 @@ class Containerd(Runtime):
         argv = [PYTHON, "-c", inspect.getsource(cri_status), self.socket(), *words]
         return self._host.run(argv, check=False, timeout=CRI_SECONDS).out
 
-    def setting_file(self, view: View, lacking: t.Sequence[Change]) -> str:
+    def setting_file(self, view: RuntimeView, lacking: t.Sequence[Change]) -> str:
         for one in reversed(view.loaded):
             config = self._configs[one]
             if one != view.file and any(
@@ -205,7 +205,7 @@ class K3s(Containerd):
 
     kind = containerd.K3S
 
-    def view(self, path: str, wanted: Wanted) -> View:
+    def view(self, path: str, wanted: RuntimeOptions) -> RuntimeView:
         if self._host.read(path) is None:
             what = f"{self.kind.config_path} is not there yet"
             hint = f"start {' or '.join(self.kind.units)}, then run again"
@@ -220,10 +220,10 @@ class K3s(Containerd):
             self.unit = containerd.choose_unit(self.kind, states) or self.unit
         return super().commands()
 
-    def reads(self, view: View, path: str) -> t.Tuple[str, ...]:
+    def reads(self, view: RuntimeView, path: str) -> t.Tuple[str, ...]:
         return tuple(one for one in super().reads(view, path) if one != self.kind.config_path)
 
-    def _check_owner(self, path: str, view: View) -> None:
+    def _check_owner(self, path: str, view: RuntimeView) -> None:
         form = containerd.format_version(self._configs[path], view.version)
         name, folder = self.kind.name, posixpath.dirname(self.kind.config_path)
         base = "config.toml" if form == 2 else "config-v3.toml"
@@ -258,7 +258,7 @@ class K0s(K3s):
     def _drop_in(self, config: Config, version: Version) -> t.Optional[str]:
         return containerd.K0S_DROP_IN if self._is_managed() else super()._drop_in(config, version)
 
-    def _check_owner(self, path: str, view: View) -> None:
+    def _check_owner(self, path: str, view: RuntimeView) -> None:
         """Allow edits of a file that the user has taken over from k0s."""
 
     def _read_all(self, path: str, config: Config) -> t.Dict[str, Config]:
@@ -278,7 +278,7 @@ class K0s(K3s):
         section = lookup(own, source) or {}
         return apply(dump, containerd.leaves(section, target), ())
 
-    def trial(self, view: View, path: str, texts: Texts) -> t.Mapping[str, t.Any]:
+    def trial(self, view: RuntimeView, path: str, texts: Texts) -> t.Mapping[str, t.Any]:
         name = containerd.K0S_DROP_IN
         if not self._is_managed() or name not in texts:
             return super().trial(view, path, texts)
@@ -287,7 +287,7 @@ class K0s(K3s):
         merged = self.edit(self._host.read(containerd.K0S_MERGED) or "", settings)
         return super().trial(view, path, {containerd.K0S_MERGED: merged})
 
-    def reads(self, view: View, path: str) -> t.Tuple[str, ...]:
+    def reads(self, view: RuntimeView, path: str) -> t.Tuple[str, ...]:
         folder = posixpath.dirname(containerd.K0S_DROP_IN)
         names = fnmatch.filter(self._host.listdir(folder), "*.toml")
         own = tuple(f"{folder}/{name}" for name in names)

@@ -20,7 +20,7 @@ from ..._base.errors import InputError, NodeError
 from ..._base.visible_devices import TOOLKIT_CONFIG
 from ..edits import Change, lookup
 from ..start_command import Flag
-from ..state import CDI, CRIO, SPEC_DIRS, View, Wanted, has_cdi
+from ..state import CDI, CRIO, SPEC_DIRS, RuntimeOptions, RuntimeView, has_cdi
 from . import toml
 from .engine import Runtime, Texts, listed, option, trial_folder, watched, would_lose
 
@@ -63,7 +63,7 @@ class Crio(Runtime):
             raise InputError.of("config_path", config_path, expected)
         return config_path
 
-    def view(self, path: str, wanted: Wanted) -> View:
+    def view(self, path: str, wanted: RuntimeOptions) -> RuntimeView:
         version = self._version()
         has_cdi(self.kind, version, wanted)
         own = lookup(self.parse(self._host.read(path) or "", path), self.kind.keys.prefix) or {}
@@ -75,7 +75,7 @@ class Crio(Runtime):
             needed = tuple(
                 self.kind.keys.settings(shown, wanted, True, self._handler(base, wanted))
             )
-        return View(
+        return RuntimeView(
             version,
             path,
             prefix=self.kind.keys.prefix,
@@ -88,7 +88,7 @@ class Crio(Runtime):
             loaded=tuple(self._files(posixpath.dirname(self.path()))),
         )
 
-    def reads(self, view: View, path: str) -> t.Tuple[str, ...]:
+    def reads(self, view: RuntimeView, path: str) -> t.Tuple[str, ...]:
         return (self._main(), *view.loaded)
 
     def running(self, path: str) -> t.Optional[t.Mapping[str, t.Any]]:
@@ -120,7 +120,7 @@ class Crio(Runtime):
         images = (lookup(config, PAUSE_IMAGE) for config in configs)
         return str(next(filter(None, images), ""))
 
-    def _about(self, wanted: Wanted) -> t.Tuple[str, ...]:
+    def _about(self, wanted: RuntimeOptions) -> t.Tuple[str, ...]:
         """Warn where NVIDIA's runtime would find no runtime of its own: upstream's packages have them outside PATH."""
         if wanted.mode in ("", CDI):
             return ()
@@ -174,7 +174,7 @@ class Crio(Runtime):
             text = texts[path] if path in texts else self._host.read(path)
             yield toml.parse(text or "", path)
 
-    def _handler(self, base: Section, wanted: Wanted) -> t.Iterator[Change]:
+    def _handler(self, base: Section, wanted: RuntimeOptions) -> t.Iterator[Change]:
         """Yield what the handler's entry must have, which is like another one but for its program."""
         entry = like(base, wanted.handler)[1] or self._built_in(base, wanted.handler)[1]
         at = ("runtimes", wanted.handler)
@@ -225,14 +225,14 @@ class Crio(Runtime):
             self._host.makedirs(f"{trial}/folder")
             return self._shown([*args, *self.commands().running.without(flags)], texts)
 
-    def trial(self, view: View, path: str, texts: Texts) -> t.Mapping[str, t.Any]:
+    def trial(self, view: RuntimeView, path: str, texts: Texts) -> t.Mapping[str, t.Any]:
         shown = self._tried(texts)
         for at, _value in view.settings:
             if at[:1] == ("runtimes",) and at[-1] == self.kind.keys.handler:
                 self._check_monitor(shown, at[1])
         return shown
 
-    def setting_file(self, view: View, lacking: t.Sequence[Change]) -> str:
+    def setting_file(self, view: RuntimeView, lacking: t.Sequence[Change]) -> str:
         for one in reversed(view.loaded):
             config = toml.parse(self._host.read(one) or "", one)
             paths = [(*self.kind.keys.prefix, *path) for path, _value in lacking]
@@ -242,7 +242,7 @@ class Crio(Runtime):
                 return one
         return ""
 
-    def check_running(self, view: View, after: Section) -> None:
+    def check_running(self, view: RuntimeView, after: Section) -> None:
         before = view.effective
         was, becomes = (like(one, "")[0] or self._built_in(one, "")[0] for one in (before, after))
         there, stays = (one.get("runtimes") or {} for one in (before, after))
@@ -266,7 +266,7 @@ class Crio(Runtime):
     def _low_level(self, name: str, runtimes: Section) -> str:
         """Return what a runtime calls in the end, such as crun: itself, unless it is NVIDIA's."""
         program = _program(name, runtimes)
-        if posixpath.basename(program) != posixpath.basename(Wanted().runtime_path):
+        if posixpath.basename(program) != posixpath.basename(RuntimeOptions().runtime_path):
             return posixpath.basename(program)
         return next(filter(self._host.which, self._low_levels()), "")
 
@@ -346,7 +346,9 @@ def is_oci(entry: Section) -> bool:
     return entry.get("runtime_type") in (None, "", "oci")
 
 
-def known(shown: Section, own: Section, wanted: Wanted, needed: t.Sequence[Change]) -> Section:
+def known(
+    shown: Section, own: Section, wanted: RuntimeOptions, needed: t.Sequence[Change]
+) -> Section:
     """Return the section in effect, with the handler only as our file has it where that has to be written."""
     at = ("runtimes", wanted.handler)
     here = [(path, value) for path, value in needed if path[:2] == at]

@@ -17,9 +17,9 @@ from ..edits import Change, Config, Removal, lookup
 from ..start_command import PROGRAMS, Flag
 from ..state import (
     RuntimeKind,
+    RuntimeOptions,
+    RuntimeView,
     Version,
-    View,
-    Wanted,
     about_program,
     check_types,
     has_cdi,
@@ -110,7 +110,7 @@ class Runtime:
             error.hint += f", or change {self.commands().origin(self._host, flag, self.unit)}"
         raise error
 
-    def refuse_flags(self, changes: t.Iterable[Change], path: str, wanted: Wanted) -> None:
+    def refuse_flags(self, changes: t.Iterable[Change], path: str, wanted: RuntimeOptions) -> None:
         """Refuse to set a key that a flag sets: some programs do not start then, others take the flag's value."""
         kind, start = self.kind, len(self.kind.keys.prefix)
         keys = [key[start:] for key, _value in changes]
@@ -133,14 +133,14 @@ class Runtime:
                 error.hint = f"remove {text} from {origin}, {again}"
                 raise error
 
-    def check_next_start(self, view: View, path: str) -> None:
+    def check_next_start(self, view: RuntimeView, path: str) -> None:
         """Refuse a file with which the unit would not start again.
 
         Raises:
             NodeError: in the program's own words.
         """
 
-    def check_running(self, view: View, after: t.Mapping[str, t.Any]) -> None:
+    def check_running(self, view: RuntimeView, after: t.Mapping[str, t.Any]) -> None:
         """Refuse a configuration with which the runtime would lose containers that run.
 
         Args:
@@ -158,12 +158,12 @@ class Runtime:
         """
         return None
 
-    def view(self, path: str, wanted: Wanted) -> View:
+    def view(self, path: str, wanted: RuntimeOptions) -> RuntimeView:
         """Read version and configuration, and compute what it must have."""
         kind, version = self.kind, self._version()
         cdi = has_cdi(kind, version, wanted)
         effective = self._effective(path, version)
-        return View(
+        return RuntimeView(
             version,
             path,
             prefix=kind.keys.prefix,
@@ -172,7 +172,9 @@ class Runtime:
             warnings=self.about_program(effective, wanted),
         )
 
-    def about_program(self, effective: t.Mapping[str, t.Any], wanted: Wanted) -> t.Tuple[str, ...]:
+    def about_program(
+        self, effective: t.Mapping[str, t.Any], wanted: RuntimeOptions
+    ) -> t.Tuple[str, ...]:
         """Say that the program of the default runtime is gone, nothing if it is there."""
         name, program = self.default_program(effective)
         return about_program(self.kind, name, program, self._is_there, wanted)
@@ -187,7 +189,7 @@ class Runtime:
             return self._host.exists(program)
         return self._host.which(program) is not None
 
-    def reads(self, view: View, path: str) -> t.Tuple[str, ...]:
+    def reads(self, view: RuntimeView, path: str) -> t.Tuple[str, ...]:
         """Return the files that it has read when it started, but for those that it writes itself."""
         return view.loaded or (path,)
 
@@ -211,18 +213,18 @@ class Runtime:
             return f"{words}. Next step: systemctl enable {self.unit}"
         return ""
 
-    def check(self, wanted: Wanted) -> None:
+    def check(self, wanted: RuntimeOptions) -> None:
         """Refuse a version that can't do what is wanted, without a look at any file. NodeError."""
         has_cdi(self.kind, self._version(), wanted)
 
     def _effective(self, path: str, version: Version) -> t.Mapping[str, t.Any]:
         raise NotImplementedError
 
-    def trial(self, view: View, path: str, texts: Texts) -> t.Mapping[str, t.Any]:
+    def trial(self, view: RuntimeView, path: str, texts: Texts) -> t.Mapping[str, t.Any]:
         """Return what the runtime would make of its files with these texts; NodeError where it refuses them."""
         raise NotImplementedError
 
-    def setting_file(self, view: View, lacking: t.Sequence[Change]) -> str:
+    def setting_file(self, view: RuntimeView, lacking: t.Sequence[Change]) -> str:
         """Return the file, if it is known, that sets otherwise what the edited file has."""
         return ""
 

@@ -19,9 +19,9 @@ from ..state import (
     PODMAN,
     PODMAN_CONFIG,
     PODMAN_FOLDERS,
+    RuntimeOptions,
+    RuntimeView,
     Version,
-    View,
-    Wanted,
     docker,
     docker_info,
     has_cdi,
@@ -62,7 +62,7 @@ class Docker(Runtime):
     def running(self, path: str) -> t.Optional[t.Mapping[str, t.Any]]:
         return docker_info(self._ask("/info", path))
 
-    def check_running(self, view: View, after: t.Mapping[str, t.Any]) -> None:
+    def check_running(self, view: RuntimeView, after: t.Mapping[str, t.Any]) -> None:
         there, stays = (config.get("runtimes") or {} for config in (view.effective, after))
         gone, path = there.keys() - stays.keys(), self.path()
         listed = self._ask("/containers/json", path) or [] if gone else []
@@ -76,7 +76,7 @@ class Docker(Runtime):
                 "make them again with --device nvidia.com/gpu=..., then run again",
             )
 
-    def trial(self, view: View, path: str, texts: Texts) -> t.Mapping[str, t.Any]:
+    def trial(self, view: RuntimeView, path: str, texts: Texts) -> t.Mapping[str, t.Any]:
         text = texts[path]
         if text is not None and view.version >= DOCKER_CHECKS:
             folder = engine.trial_folder()
@@ -85,7 +85,7 @@ class Docker(Runtime):
                 self._validate(name)
         return self._read(text, path, view.version)
 
-    def check_next_start(self, view: View, path: str) -> None:
+    def check_next_start(self, view: RuntimeView, path: str) -> None:
         args = self.kind.start.trial_args(self.commands().next_start)
         if not args or view.version < DOCKER_CHECKS or self._host.read(path) is None:
             return
@@ -108,13 +108,13 @@ class Podman(Runtime):
 
     kind = PODMAN
 
-    def view(self, path: str, wanted: Wanted) -> View:
+    def view(self, path: str, wanted: RuntimeOptions) -> RuntimeView:
         version = self._version()
         has_cdi(self.kind, version, wanted)
         folders, file = self._folders() if version >= PODMAN_FOLDERS else ((), "")
         folders = folders or podman_defaults(version)
         warnings = podman(wanted, version, folders, file)
-        return View(version, effective={"cdi_spec_dirs": [*folders]}, warnings=warnings)
+        return RuntimeView(version, effective={"cdi_spec_dirs": [*folders]}, warnings=warnings)
 
     def _folders(self) -> t.Tuple[t.Tuple[str, ...], str]:
         """Return the folders of specifications as podman merges its files, and the last file that sets them.

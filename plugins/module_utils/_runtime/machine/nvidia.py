@@ -10,7 +10,7 @@ import typing as t
 
 from ..._base.errors import InputError, NodeError
 from ..._machine.host import Host
-from ..state import Wanted
+from ..state import RuntimeOptions
 from .engines import choose
 from .record import Records
 
@@ -30,7 +30,7 @@ def without(host: Host, *, leaving: bool = False) -> t.Tuple[str, ...]:
     """
     try:
         found = [one for one in choose(host, "auto") if one.unit]
-        views = [one.view(one.path(), Wanted(mode="")) for one in found]
+        views = [one.view(one.path(), RuntimeOptions(mode="")) for one in found]
         written = Records(host).all().values() if leaving else ()
     except NodeError:
         return ()

@@ -8,16 +8,16 @@ from __future__ import annotations
 import typing as t
 
 from ..edits import Change, lookup
-from ..state import View
+from ..state import RuntimeView
 from .engine import Runtime
 from .record import File
 
 
-class State(t.NamedTuple):
+class RuntimeState(t.NamedTuple):
     """A runtime, how it is, and what has to change."""
 
     runtime: Runtime
-    view: View
+    view: RuntimeView
     path: str
     files: t.Tuple[File, ...]
     stale: bool
@@ -53,8 +53,8 @@ class State(t.NamedTuple):
         return [(key, value)] if found and lookup(tried, key) != value else []
 
 
-class Observed(t.NamedTuple):
+class RuntimesState(t.NamedTuple):
     """All runtimes that are wanted."""
 
-    states: t.Tuple[State, ...]
+    states: t.Tuple[RuntimeState, ...]
     warnings: t.Tuple[str, ...]

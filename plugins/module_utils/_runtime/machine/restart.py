@@ -11,7 +11,7 @@ import typing as t
 from ..._base.errors import NodeError
 from ..._machine import units
 from ..._machine.host import Host
-from ..state import View, describe
+from ..state import RuntimeView, describe
 from .engine import Runtime
 from .record import Records
 
@@ -21,7 +21,13 @@ Put = t.Callable[[str, t.Optional[str]], None]
 
 
 def activate(
-    host: Host, records: Records, runtime: Runtime, view: View, path: str, verb: str, put: Put
+    host: Host,
+    records: Records,
+    runtime: Runtime,
+    view: RuntimeView,
+    path: str,
+    verb: str,
+    put: Put,
 ) -> None:
     """Have a unit restart or reload, and see that its program has what it must have.
 
@@ -49,7 +55,7 @@ def _call(host: Host, verb: str, unit: str) -> None:
     units.systemctl(host, verb, unit)
 
 
-def _check(host: Host, runtime: Runtime, view: View, path: str) -> None:
+def _check(host: Host, runtime: Runtime, view: RuntimeView, path: str) -> None:
     for pause in (*PAUSES, None):
         runtime.forget_command()
         lacking = view.lacking_in_effect(runtime.running(path))

@@ -22,13 +22,13 @@ from ..machine import Software
 from .exporter import COUNTERS, DCGM_UNIT, PROGRAM, SETTINGS, UNIT, UNIT_FILE, VENDOR_UNIT
 from .plan import EVERY, describe
 from .plan import plan as plan_dcgm
-from .state import Observed, Record, parse
+from .state import DcgmState, Record, parse
 
 Params = t.Mapping[str, t.Any]
 START_SECONDS, LOOK_SECONDS = 30.0, 1.5
 
 
-class DcgmCapability(Software[Observed, Record]):
+class DcgmCapability(Software[DcgmState, Record]):
     """Keeps DCGM, and its exporter where one is named, installed and running."""
 
     name, title, purpose = "dcgm", "DCGM", "DCGM"
@@ -55,16 +55,16 @@ class DcgmCapability(Software[Observed, Record]):
 
     # --- observe ---
 
-    def observe(self) -> Observed:
+    def observe(self) -> DcgmState:
         """Read packages, services and the exporter's files."""
         host, desired, record = self._host, self._desired, self._added.record
         present = desired.state == "present"
         if not (present or record):
-            return Observed(self._family, {}, {}, record)
+            return DcgmState(self._family, {}, {}, record)
         units = (DCGM_UNIT, UNIT, VENDOR_UNIT)
         keys = ("ActiveState", "UnitFileState", "MainPID")
         return self._observed(
-            Observed,
+            DcgmState,
             sorted({*EVERY, *desired.exporters_package}),
             present=present,
             driver=_driver(host),
@@ -74,11 +74,11 @@ class DcgmCapability(Software[Observed, Record]):
             running=self._running(),
         )
 
-    def plan(self, state: Observed) -> Plan:
+    def plan(self, state: DcgmState) -> Plan:
         """Plan with pure functions, and have the package manager simulate what it would do."""
         return self._possible(plan_dcgm(state, self._desired, check_mode=self._check_mode))
 
-    def own(self, _state: Observed) -> OwnFiles:
+    def own(self, _state: DcgmState) -> OwnFiles:
         """Return what is root's alone."""
         modes = {RECORD: 0o644, COUNTERS: 0o644, UNIT_FILE: 0o644, PROGRAM: 0o755}
         there = modes if self._desired.state == "present" else {}
@@ -156,7 +156,7 @@ class DcgmCapability(Software[Observed, Record]):
 
     # --- report ---
 
-    def result(self, state: Observed, plan: Plan) -> t.Dict[str, t.Any]:
+    def result(self, state: DcgmState, plan: Plan) -> t.Dict[str, t.Any]:
         """Report versions, and where the exporter serves."""
         description = describe(state)
         cores = (

@@ -13,12 +13,12 @@ from ..._base.steps import Plan, Step
 from ..._driver.packages.components import ALL_DCGM, DCGM
 from ..plan import Diff, Planner, Targets, Way, common
 from .exporter import DCGM_UNIT, PROGRAM, UNIT, UNIT_FILE, VENDOR_UNIT, digest_of, files
-from .state import Desired, Observed
+from .state import DcgmState, DesiredDcgm
 
 EVERY = (*ALL_DCGM, f"{DCGM}-cuda-all")
 
 
-def plan(observed: Observed, desired: Desired, *, check_mode: bool) -> Plan:
+def plan(observed: DcgmState, desired: DesiredDcgm, *, check_mode: bool) -> Plan:
     """Return the plan; NodeError where the node cannot be brought there."""
     names = (*desired.packages(observed.driver), *desired.exporters_package)
     planner = _Planner(observed, desired, names, check_mode=check_mode)
@@ -28,7 +28,7 @@ def plan(observed: Observed, desired: Desired, *, check_mode: bool) -> Plan:
     return planner.present()
 
 
-class _Planner(Planner[Observed, Desired]):
+class _Planner(Planner[DcgmState, DesiredDcgm]):
     added = "exporter"
     on_hold = (
         "NAMES must change, but is on hold, and not by this module",
@@ -103,7 +103,7 @@ class _Planner(Planner[Observed, Desired]):
         return [*parts, *removed]
 
 
-def describe(observed: Observed) -> Diff:
+def describe(observed: DcgmState) -> Diff:
     """Return the node for the diff."""
     listen = "Environment=DCGM_EXPORTER_LISTEN="
     lines = "\n".join(observed.files.values()).split("\n")
@@ -116,7 +116,7 @@ def describe(observed: Observed) -> Diff:
     }
 
 
-def check(observed: Observed, desired: Desired) -> None:
+def check(observed: DcgmState, desired: DesiredDcgm) -> None:
     """Refuse another exporter beside ours: both would ask for the same port."""
     exporter = desired.exporter
     if exporter is None or not observed.active(VENDOR_UNIT):
@@ -129,7 +129,7 @@ def check(observed: Observed, desired: Desired) -> None:
         )
 
 
-def serve(observed: Observed, desired: Desired, *, changed: bool) -> t.List[Step]:
+def serve(observed: DcgmState, desired: DesiredDcgm, *, changed: bool) -> t.List[Step]:
     """Return the steps for the services of both; ``changed`` says that packages change before them."""
     state = observed.services.get(DCGM_UNIT, {}).get("UnitFileState", "")
     refuse_masked(DCGM_UNIT, state, "leave DCGM out (state: absent)")
@@ -140,7 +140,7 @@ def serve(observed: Observed, desired: Desired, *, changed: bool) -> t.List[Step
     return [*engine, *_exporter(observed, desired)]
 
 
-def _exporter(observed: Observed, desired: Desired) -> t.List[Step]:
+def _exporter(observed: DcgmState, desired: DesiredDcgm) -> t.List[Step]:
     exporter = desired.exporter
     if exporter is None:
         gone = [Step("remove_exporter", f"stop, disable and remove {UNIT}")]
@@ -162,7 +162,7 @@ def _exporter(observed: Observed, desired: Desired) -> t.List[Step]:
     return [*steps, *_running(observed, UNIT, why)]
 
 
-def _running(observed: Observed, unit: str, changed: str) -> t.List[Step]:
+def _running(observed: DcgmState, unit: str, changed: str) -> t.List[Step]:
     """Return the step that has a service run; ``changed`` says why it must start again, if it must."""
     params = {"unit": unit}
     if not observed.enabled(unit):

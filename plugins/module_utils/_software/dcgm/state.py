@@ -53,7 +53,7 @@ class Exporter:
 
 
 @dataclasses.dataclass(frozen=True)
-class Desired:
+class DesiredDcgm:
     """What the user wants; without ``version`` any that is offered is good."""
 
     state: str
@@ -74,13 +74,13 @@ class Desired:
         return dcgm(major, proprietary=self.proprietary)
 
 
-def parse(params: t.Mapping[str, t.Any]) -> Desired:
+def parse(params: t.Mapping[str, t.Any]) -> DesiredDcgm:
     """Return what the options say; InputError names the one that cannot be meant."""
     version = params["version"]
     if version and not VERSION.fullmatch(version):
         raise InputError.of("version", version, "a version of DCGM, such as 4.5.2")
     exporter = params["exporter"]
-    return Desired(**{**params, "exporter": None if exporter is None else _exporter(exporter)})
+    return DesiredDcgm(**{**params, "exporter": None if exporter is None else _exporter(exporter)})
 
 
 def _exporter(values: t.Mapping[str, t.Any]) -> Exporter:
@@ -127,7 +127,7 @@ class Record(package.Record):
 
 
 @dataclasses.dataclass(frozen=True)
-class Observed(plan.Observed[Record]):
+class DcgmState(plan.SoftwareState[Record]):
     """What the node has.
 
     ``driver`` is the driver's version, empty without one. ``services`` have systemd's properties by unit, ``files``

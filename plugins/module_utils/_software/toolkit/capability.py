@@ -23,14 +23,14 @@ from ..._node.machine.recorded import existing, named, repository_files
 from ..._runtime.machine.record import Records
 from ..machine import Software
 from . import plan as toolkit
-from .plan import ALL, BASE, DROP_IN, PLACE, VENDOR_FILE, Desired, Observed, Record
+from .plan import ALL, BASE, DROP_IN, PLACE, VENDOR_FILE, DesiredToolkit, Record, ToolkitState
 
 RECORD = "/var/lib/gpu-node/container_toolkit.json"
 RUNTIME = "/usr/bin/nvidia-container-runtime"
 HOOK = "/usr/bin/nvidia-cdi-hook"
 
 
-class ToolkitCapability(Software[Observed, Record]):
+class ToolkitCapability(Software[ToolkitState, Record]):
     """Keeps the NVIDIA container toolkit of a node installed and held at a safe version."""
 
     name = "container_toolkit"
@@ -49,7 +49,7 @@ class ToolkitCapability(Software[Observed, Record]):
             raise InputError.of("version", version, expected)
         self._check_mode = check_mode
         source = self._repository(values.pop("repository"), values["state"])
-        self._desired = Desired(repository=source, **values)
+        self._desired = DesiredToolkit(repository=source, **values)
         self._actions |= {
             "repository": lambda params: self._added.write_repository(self._manager, params),
             "vendor": self._vendor,
@@ -69,18 +69,18 @@ class ToolkitCapability(Software[Observed, Record]):
 
     # --- observe ---
 
-    def observe(self) -> Observed:
+    def observe(self) -> ToolkitState:
         """Read packages, files and what uses the toolkit."""
         host, desired, record = self._host, self._desired, self._added.record
         present = desired.state == "present"
         files = existing(host, PLACE.paths)
         if not (present or record or files):
-            return Observed(self._family, {}, {}, record)
+            return ToolkitState(self._family, {}, {}, record)
         path = desired.repository.key_path if desired.repository else ""
         key = host.read(path) if path and present else None
         manager = self._manager
         return self._observed(
-            Observed,
+            ToolkitState,
             ALL,
             present=present,
             repository=Known(files, key, manager.trusted()),
@@ -112,14 +112,14 @@ class ToolkitCapability(Software[Observed, Record]):
             ]
         return tuple(messages)
 
-    def plan(self, state: Observed) -> Plan:
+    def plan(self, state: ToolkitState) -> Plan:
         """Plan with pure functions; NodeError also where packages could not be installed, or held afterwards."""
         result = self._possible(self._previewed(self._planned(state)))
         if any(step.action == "hold" for step in result.steps):
             self._manager.check_hold()
         return result
 
-    def _planned(self, state: Observed) -> Plan:
+    def _planned(self, state: ToolkitState) -> Plan:
         return toolkit.plan(state, self._desired, check_mode=self._check_mode)
 
     def _previewed(self, planned: Plan) -> Plan:
@@ -133,7 +133,7 @@ class ToolkitCapability(Software[Observed, Record]):
         self._refreshed = True
         return followed(planned, self._planned(self.observe()))
 
-    def own(self, _state: Observed) -> OwnFiles:
+    def own(self, _state: ToolkitState) -> OwnFiles:
         """Return what is root's alone."""
         paths = (RECORD, DROP_IN, *PLACE.paths) if self._desired.state == "present" else ()
         modes = dict.fromkeys(paths, 0o644)
@@ -174,7 +174,7 @@ class ToolkitCapability(Software[Observed, Record]):
 
     # --- report ---
 
-    def result(self, state: Observed, plan: Plan) -> t.Dict[str, t.Any]:
+    def result(self, state: ToolkitState, plan: Plan) -> t.Dict[str, t.Any]:
         """Report versions."""
         version = state.installed(BASE)
         return {

@@ -42,7 +42,7 @@ ConditionPathExists=!/
 
 
 @dataclasses.dataclass(frozen=True)
-class Desired:
+class DesiredToolkit:
     """What the user wants; without ``version`` any safe one is good."""
 
     state: str
@@ -61,7 +61,7 @@ class Record(package.Record):
 
 
 @dataclasses.dataclass(frozen=True)
-class Observed(software.Observed[Record]):
+class ToolkitState(software.SoftwareState[Record]):
     """What the node has.
 
     ``drop_in`` is the text of ours, ``vendor_file`` says that there is a specification of the vendor's
@@ -75,7 +75,7 @@ class Observed(software.Observed[Record]):
     users: t.Tuple[str, ...] = ()
 
 
-def plan(observed: Observed, desired: Desired, *, check_mode: bool) -> Plan:
+def plan(observed: ToolkitState, desired: DesiredToolkit, *, check_mode: bool) -> Plan:
     """Return the plan; NodeError where the node cannot be brought there."""
     planner = _Planner(observed, desired, PARTS[desired.parts], check_mode=check_mode)
     if desired.state == "absent":
@@ -85,7 +85,7 @@ def plan(observed: Observed, desired: Desired, *, check_mode: bool) -> Plan:
     return planner.present([named] if named else [])
 
 
-class _Planner(Planner[Observed, Desired]):
+class _Planner(Planner[ToolkitState, DesiredToolkit]):
     added, taken = "repository", "the NVIDIA container toolkit is in use"
     on_hold = (
         "the NVIDIA container toolkit can't become VERSION: NAMES is on hold",

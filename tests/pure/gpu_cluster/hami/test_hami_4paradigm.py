@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 import yaml
 from gpu_cluster.hami.mutation import mutate
-from gpu_cluster.hami.nodes import Node
+from gpu_cluster.hami.nodes import HamiNode
 from gpu_cluster.hami.nodes import parse as parse_nodes
 from gpu_cluster.hami.settings import NODE_SIDE, Names, Settings, configured, parse
 from gpu_plugin._shared._base.dra.versions import OLDEST
@@ -112,7 +112,7 @@ def test_the_charts_settings_of_nodes_are_read() -> None:
         "devicesplitcount": 10,
         "migstrategy": "none",
     }
-    assert parse_nodes(json.dumps({"nodeconfig": [row]}), "x") == {"node-1": Node(10, 1.8)}
+    assert parse_nodes(json.dumps({"nodeconfig": [row]}), "x") == {"node-1": HamiNode(10, 1.8)}
 
 
 @pytest.mark.parametrize("name", ["migration/hami.md", "fractions/hami.md", "fractions/install.md"])

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 import yaml
-from gpu_cluster.hami.nodes import Node, shown
+from gpu_cluster.hami.nodes import HamiNode, shown
 from gpu_cluster.hami.nodes import parse as parse_nodes
 from gpu_cluster.hami.settings import Names, Settings, configured, parse
 from gpu_plugin._shared._base.errors import InputError
@@ -147,7 +147,7 @@ def test_what_is_no_configuration_is_refused() -> None:
             parse(text, "device-config.yaml")
 
 
-def nodes(*rows: dict[str, Any]) -> dict[str, Node]:
+def nodes(*rows: dict[str, Any]) -> dict[str, HamiNode]:
     return parse_nodes(json.dumps({"nodeconfig": list(rows)}), "config.json")
 
 
@@ -162,20 +162,20 @@ def test_nodes_of_hamis_config_json() -> None:
     }
     found = nodes(row, {"name": "node-2", "operatingmode": "mig"})
     assert found == {
-        "node-1": Node(10, 1.8, "hami-core", ("0",)),
-        "node-2": Node(None, None, "mig"),
+        "node-1": HamiNode(10, 1.8, "hami-core", ("0",)),
+        "node-2": HamiNode(None, None, "mig"),
     }
 
 
 def test_a_node_as_the_daemon_has_it() -> None:
     """What is printed is a configuration, with the values that HAMi gave the node."""
-    text = shown(Settings(split_count=4, memory_scaling=1.5), Node(split_count=7), "node-1")
+    text = shown(Settings(split_count=4, memory_scaling=1.5), HamiNode(split_count=7), "node-1")
     data = yaml.safe_load(text)["gpuNode"]
     assert data == {
         "allocation": "dra",
         "dra": {"splitCount": 7, "memoryScaling": 1.5, "oversubscribe": "best-effort"},
     }
-    usual = yaml.safe_load(shown(Settings(), Node(), "node-1"))["gpuNode"]["dra"]
+    usual = yaml.safe_load(shown(Settings(), HamiNode(), "node-1"))["gpuNode"]["dra"]
     assert usual == {"splitCount": 10, "memoryScaling": 1}
     if "dra" in configuration.Config.__dataclass_fields__:
         configuration.parse(text)

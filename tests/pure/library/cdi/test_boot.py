@@ -9,7 +9,7 @@ import json
 from typing import Any
 
 import pytest
-from ansible_collections.gpu.node.plugins.module_utils._base.boot import State
+from ansible_collections.gpu.node.plugins.module_utils._base.boot import BootState
 from ansible_collections.gpu.node.plugins.module_utils._base.errors import NodeError
 from ansible_collections.gpu.node.plugins.module_utils._cdi import boot as cdi_boot
 from ansible_collections.gpu.node.plugins.module_utils._cdi.boot import Options
@@ -25,11 +25,11 @@ ON = {
     cdi_boot.UNIT: {"UnitFileState": "enabled", "ActiveState": "inactive"},
     cdi_boot.PATH_UNIT: {"UnitFileState": "enabled", "ActiveState": "active"},
 }
-NONE = State(None, dict.fromkeys(cdi_boot.TEXTS), {}, True)
-DONE = State(TEXT, cdi_boot.TEXTS, ON, True)
+NONE = BootState(None, dict.fromkeys(cdi_boot.TEXTS), {}, True)
+DONE = BootState(TEXT, cdi_boot.TEXTS, ON, True)
 
 
-def actions(state: State, wanted: str | None, *, check_mode: bool = False) -> list[str]:
+def actions(state: BootState, wanted: str | None, *, check_mode: bool = False) -> list[str]:
     return [
         step.action
         for step in cdi_boot.BOOT.plan(state, wanted, cdi_boot.TEXTS, check_mode=check_mode)

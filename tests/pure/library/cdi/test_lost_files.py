@@ -15,7 +15,7 @@ from ansible_collections.gpu.node.plugins.module_utils._cdi import capability as
 from ansible_collections.gpu.node.plugins.module_utils._cdi.machine import specify
 from ansible_collections.gpu.node.plugins.module_utils._checks.validate.cdi import (
     FILES,
-    CdiState,
+    SpecificationState,
     checks,
 )
 from ansible_collections.gpu.node.plugins.module_utils._checks.validate.daemon import CdiReport
@@ -115,7 +115,7 @@ def test_dpkg_may_know_a_file_by_its_path_before_the_folders_were_merged() -> No
 def test_a_validation_names_the_package(host: HostWithDriver, nvml: FakeNvml) -> None:
     options = cdi_boot.Options(PATH)
     host.files[cdi_boot.CONFIG] = cdi_boot.dump(options)
-    assert current(host, nvml) == CdiState()  # type: ignore[arg-type]
+    assert current(host, nvml) == SpecificationState()  # type: ignore[arg-type]
     del host.files[CUDA]
     found = current(host, nvml)  # type: ignore[arg-type]
     report = CdiReport(PATH, devices=("all",), missing=(CUDA,))

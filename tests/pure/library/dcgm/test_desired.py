@@ -12,8 +12,8 @@ from ansible_collections.gpu.node.plugins.module_utils._base.errors import Input
 from ansible_collections.gpu.node.plugins.module_utils._software.dcgm import exporter as units
 from ansible_collections.gpu.node.plugins.module_utils._software.dcgm import plan
 from ansible_collections.gpu.node.plugins.module_utils._software.dcgm.state import (
+    DcgmState,
     Exporter,
-    Observed,
     Record,
     parse,
 )
@@ -109,6 +109,6 @@ def test_fields_are_lines_that_the_exporter_reads() -> None:
 
 def test_a_masked_service_is_refused() -> None:
     services = {units.DCGM_UNIT: {"UnitFileState": "masked", "ActiveState": "inactive"}}
-    node = Observed("debian", {}, {}, Record(), services=services)
+    node = DcgmState("debian", {}, {}, Record(), services=services)
     with pytest.raises(NodeError, match=r"systemctl unmask nvidia-dcgm\.service, then run again"):
         plan.serve(node, parse({**REST, "exporter": None}), changed=False)

@@ -12,7 +12,7 @@ from ansible_collections.gpu.node.plugins.module_utils._base.errors import Input
 from ansible_collections.gpu.node.plugins.module_utils._device_plugin.state import (
     CONFIG,
     CONFIGS,
-    Desired,
+    DesiredPlugin,
     check_configs,
     env_variables,
     settings,
@@ -24,7 +24,7 @@ from hypothesis import strategies as st
 from tests.fakes.library.agent_nodes import LABELS
 
 
-def make(state: str, labels: dict[str, Any] | None, **configs: Any) -> Desired:
+def make(state: str, labels: dict[str, Any] | None, **configs: Any) -> DesiredPlugin:
     params = {"state": state, "labels": labels, "config": {"plain": 1}, "configs": configs}
     python = {"python": None, "install_python": False, "require_kubelet": False}
     allocation = {

@@ -23,7 +23,7 @@ from ansible_collections.gpu.node.plugins.module_utils._device_plugin.plan impor
 from ansible_collections.gpu.node.plugins.module_utils._device_plugin.state import (
     CONFIGS,
     UNITS,
-    Desired,
+    DesiredPlugin,
     Service,
     env_variables,
     settings,
@@ -105,7 +105,7 @@ def state_fields(scene: Json) -> Json:
     return fields
 
 
-def desired(scene: Json) -> Desired:
+def desired(scene: Json) -> DesiredPlugin:
     """Return what the scene asks for."""
     fields = dict(scene.get("desired", {}))
     if "configs" in fields:
@@ -116,7 +116,7 @@ def desired(scene: Json) -> Desired:
         fields["owners"] = Owners(fields.pop("dra"), frozenset(["0"]))
         fields["units"] = {**NAMED, **DRA}
     values = {name: getattr(WANTED, name) for name in WANTED.__dataclass_fields__}
-    return Desired(**{**values, **fields})
+    return DesiredPlugin(**{**values, **fields})
 
 
 def plan_of_scene(scene: Json) -> Json:

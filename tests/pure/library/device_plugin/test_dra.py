@@ -19,7 +19,7 @@ from ansible_collections.gpu.node.plugins.module_utils._device_plugin.plan impor
 from ansible_collections.gpu.node.plugins.module_utils._device_plugin.state import (
     CONFIG,
     UNITS,
-    Desired,
+    DesiredPlugin,
     PluginState,
     Service,
     wanted,
@@ -65,7 +65,7 @@ RUNS = {
 ON_DRA = seen(**RUNS)
 
 
-def desired(allocation: str = "dra", config: Any = None, **options: Any) -> Desired:
+def desired(allocation: str = "dra", config: Any = None, **options: Any) -> DesiredPlugin:
     params = {
         "state": "started",
         "labels": {"output": "off", "condition": False, "mig_by_label": False},
@@ -82,7 +82,7 @@ def desired(allocation: str = "dra", config: Any = None, **options: Any) -> Desi
     return wanted(params)
 
 
-def steps(state: PluginState, of: Desired = WITH_DRA) -> list[tuple[str, str]]:
+def steps(state: PluginState, of: DesiredPlugin = WITH_DRA) -> list[tuple[str, str]]:
     """What is done, each with the unit or the file that it is about."""
     found = plan(state, of, PREFIX).steps
     about = ((one.params.get("unit"), one.params.get("path", "")) for one in found)

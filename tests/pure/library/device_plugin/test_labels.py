@@ -19,7 +19,7 @@ from ansible_collections.gpu.node.plugins.module_utils._device_plugin.state impo
     CONFIGS,
     SETTINGS,
     UNITS,
-    Desired,
+    DesiredPlugin,
     PluginState,
     Service,
     env_variables,
@@ -71,11 +71,11 @@ def choosing(link: str | None, **changes: Any) -> PluginState:
     return running(CHOOSING, files=files, link=link, **changes)
 
 
-def planned(state: PluginState, desired: Desired = LABELLED) -> list[str]:
+def planned(state: PluginState, desired: DesiredPlugin = LABELLED) -> list[str]:
     return actions(plan(state, desired, PREFIX))
 
 
-def wanted(**changes: Any) -> Desired:
+def wanted(**changes: Any) -> DesiredPlugin:
     return dataclasses.replace(LABELLED, **changes)
 
 

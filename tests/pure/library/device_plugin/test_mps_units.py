@@ -24,7 +24,10 @@ from ansible_collections.gpu.node.plugins.module_utils._device_plugin.plan impor
     plan,
     serving,
 )
-from ansible_collections.gpu.node.plugins.module_utils._device_plugin.state import Desired, Service
+from ansible_collections.gpu.node.plugins.module_utils._device_plugin.state import (
+    DesiredPlugin,
+    Service,
+)
 
 from tests.fakes.library.agent_nodes import (
     MPS_UNIT,
@@ -40,7 +43,7 @@ from tests.fakes.library.agent_nodes import daemon as service
 GPU = "GPU-4cf8db2d-06c0-7d70-1a51-e59b25b2c16c"
 
 
-def wanted(state: str) -> Desired:
+def wanted(state: str) -> DesiredPlugin:
     return dataclasses.replace(WANTED, state=state, digest="")
 
 

@@ -12,7 +12,7 @@ from ansible_collections.gpu.node.plugins.module_utils._base.errors import Input
 from ansible_collections.gpu.node.plugins.plugin_utils.controller.rollout import (
     BEGUN,
     FAILED,
-    Node,
+    RolloutNode,
     Settings,
     settings,
     stopped,
@@ -77,11 +77,13 @@ def test_a_percentage_is_from_0_to_100(value: Any) -> None:
         settings({"gpu_nodes_max_fail_percentage": {"a": value}})
 
 
-def nodes(*failed: str, batch: int = 1) -> dict[str, Node]:
+def nodes(*failed: str, batch: int = 1) -> dict[str, RolloutNode]:
     """Return nodes of which all have had their turn, in batches of a size."""
     batches = [NODES[at : at + batch] for at in range(0, len(NODES), batch)]
     return {
-        name: Node(FAILED if name in failed else "done", one) for one in batches for name in one
+        name: RolloutNode(FAILED if name in failed else "done", one)
+        for one in batches
+        for name in one
     }
 
 
@@ -112,6 +114,6 @@ def test_the_limits_end_a_roll_out(limits: Settings, failed: str, batch: int, en
 
 
 def test_a_node_that_was_lost_in_its_change_counts_once_its_batch_is_over() -> None:
-    found = {"a": Node(BEGUN, ("a",)), "b": Node()}
+    found = {"a": RolloutNode(BEGUN, ("a",)), "b": RolloutNode()}
     assert stopped(found, Settings(), ("a",)) == ""
     assert stopped(found, Settings(), ("b",)).startswith("1 of 2 nodes failed (a), and neither")

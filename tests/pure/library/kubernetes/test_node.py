@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 from ansible_collections.gpu.node.plugins.module_utils._cluster.drain import node as nodes
-from ansible_collections.gpu.node.plugins.module_utils._cluster.drain.node import Node
+from ansible_collections.gpu.node.plugins.module_utils._cluster.drain.node import DrainNode
 from ansible_collections.gpu.node.plugins.module_utils._cluster.rights import (
     OF_CLAIMS,
     OF_DRAIN,
@@ -21,7 +21,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 NODES = st.builds(
-    Node,
+    DrainNode,
     name=st.just("node-1"),
     version=st.just("7"),
     unschedulable=st.booleans(),
@@ -33,7 +33,7 @@ NODES = st.builds(
 )
 
 
-def patched(node: Node, patch: dict[str, Any]) -> Node:
+def patched(node: DrainNode, patch: dict[str, Any]) -> DrainNode:
     """Return the node as the API server has it after a patch of ours."""
     given = patch.get("metadata", {}).get("annotations", {})
     held = {"cordoned": nodes.CORDONED, "failed": nodes.FAILED}
@@ -47,7 +47,7 @@ def patched(node: Node, patch: dict[str, Any]) -> Node:
 
 
 @given(NODES, st.sampled_from(["", "it broke", "again"]))
-def test_a_second_cordon_changes_nothing(node: Node, failure: str) -> None:
+def test_a_second_cordon_changes_nothing(node: DrainNode, failure: str) -> None:
     after = patched(node, nodes.cordon(node, "2026 me: driver", failure, "2027"))
     assert after.unschedulable
     assert after.ours == (node.ours or not node.unschedulable)
@@ -55,7 +55,7 @@ def test_a_second_cordon_changes_nothing(node: Node, failure: str) -> None:
 
 
 @given(NODES)
-def test_only_what_is_ours_is_uncordoned(node: Node) -> None:
+def test_only_what_is_ours_is_uncordoned(node: DrainNode) -> None:
     after = patched(node, nodes.uncordon(node))
     assert after.unschedulable == (node.unschedulable and not node.ours)
     assert (after.cordoned, after.failed) == ("", "")
@@ -63,7 +63,7 @@ def test_only_what_is_ours_is_uncordoned(node: Node) -> None:
 
 
 @given(NODES)
-def test_each_patch_is_for_the_version_that_was_read(node: Node) -> None:
+def test_each_patch_is_for_the_version_that_was_read(node: DrainNode) -> None:
     for patch in (nodes.cordon(node, "note"), nodes.uncordon(node)):
         assert not patch or patch["metadata"]["resourceVersion"] == "7"
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 import configparser
 
 import pytest
-from ansible_collections.gpu.node.plugins.module_utils._base.boot import State
+from ansible_collections.gpu.node.plugins.module_utils._base.boot import BootState
 from ansible_collections.gpu.node.plugins.module_utils._base.errors import NodeError
 from ansible_collections.gpu.node.plugins.module_utils._mig.boot import (
     BOOT,
@@ -20,11 +20,13 @@ from ansible_collections.gpu.node.plugins.module_utils._mig.config import Declar
 
 WANTED = Declared({"version": "v1"}, "half").dump()
 ON = {"UnitFileState": "enabled", "ActiveState": "active"}
-THERE = State(WANTED, TEXTS, {UNIT: ON}, True)
-NONE = State(None, {UNIT: None}, {}, True)
+THERE = BootState(WANTED, TEXTS, {UNIT: ON}, True)
+NONE = BootState(None, {UNIT: None}, {}, True)
 
 
-def actions(state: State, wanted: str | None = WANTED, *, check_mode: bool = False) -> list[str]:
+def actions(
+    state: BootState, wanted: str | None = WANTED, *, check_mode: bool = False
+) -> list[str]:
     return [step.action for step in BOOT.plan(state, wanted, TEXTS, check_mode=check_mode)]
 
 

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from ansible_collections.gpu.node.plugins.module_utils._runtime.machine.nvidia import runs_nvidia
 from ansible_collections.gpu.node.plugins.module_utils._runtime.machine.record import RECORD
-from ansible_collections.gpu.node.plugins.module_utils._runtime.state import View
+from ansible_collections.gpu.node.plugins.module_utils._runtime.state import RuntimeView
 
 from tests.fakes.library.fakes import FakeHost
 from tests.fakes.library.preflight_nodes import H100, Look, node
@@ -250,4 +250,4 @@ def test_nothing_is_asked_of_runtimes_where_no_handler_is_needed(
     ],
 )
 def test_a_handler_is_known_by_its_program(effective: dict[str, Any], has: bool) -> None:
-    assert runs_nvidia(View((1,), effective=effective).effective) is has
+    assert runs_nvidia(RuntimeView((1,), effective=effective).effective) is has

@@ -44,7 +44,7 @@ def journal(*messages: str, step: float = 1.0) -> str:
     return "\n".join(reversed(lines))
 
 
-def read(*messages: str) -> kernel_log.Logged:
+def read(*messages: str) -> kernel_log.LoggedFaults:
     return kernel_log.read(kernel_log.journal(journal(*messages)))
 
 

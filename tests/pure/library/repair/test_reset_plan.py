@@ -14,7 +14,9 @@ from ansible_collections.gpu.node.plugins.module_utils._node.users.allocated imp
     Allocation,
     Devices,
 )
-from ansible_collections.gpu.node.plugins.module_utils._repair.machine.observe_nvml import Asked
+from ansible_collections.gpu.node.plugins.module_utils._repair.machine.observe_nvml import (
+    NvmlAnswer,
+)
 from ansible_collections.gpu.node.plugins.module_utils._repair.reset import machine, plan
 from ansible_collections.gpu.node.plugins.module_utils._repair.reset.state import (
     ResetGpu,
@@ -171,8 +173,12 @@ def test_device_that_is_on_no_gpu_that_answers_is_on_each_that_tells_nothing() -
 
 
 def test_index_of_a_gpu_that_does_not_tell_it_is_known_where_the_others_are_in_order() -> None:
-    told = {"0000:18:00.0": Asked(number=0), "0000:29:00.0": Asked(), "0000:3a:00.0": Asked(2)}
+    told = {
+        "0000:18:00.0": NvmlAnswer(number=0),
+        "0000:29:00.0": NvmlAnswer(),
+        "0000:3a:00.0": NvmlAnswer(2),
+    }
     assert machine.gpu_number("0000:29:00.0", told) == 1
-    odd = {**told, "0000:3a:00.0": Asked(number=7)}
+    odd = {**told, "0000:3a:00.0": NvmlAnswer(number=7)}
     assert machine.gpu_number("0000:29:00.0", odd) is None
     assert machine.gpu_number("0000:3a:00.0", odd) == 7

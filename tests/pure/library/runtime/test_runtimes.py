@@ -16,8 +16,8 @@ from ansible_collections.gpu.node.plugins.module_utils._runtime.state import (
     CRIO,
     DOCKER,
     PODMAN,
-    View,
-    Wanted,
+    RuntimeOptions,
+    RuntimeView,
     describe,
     docker,
     has_cdi,
@@ -28,7 +28,7 @@ from hypothesis import strategies as st
 
 DIRS = ["/etc/cdi", "/var/run/cdi"]
 PATH = "/usr/bin/nvidia-container-runtime"
-CLASS, DEFAULT = Wanted("runtime_class"), Wanted("default_runtime")
+CLASS, DEFAULT = RuntimeOptions("runtime_class"), RuntimeOptions("default_runtime")
 
 
 @pytest.mark.parametrize(
@@ -64,9 +64,9 @@ def test_runtime_without_cdi_is_refused_where_it_is_needed(
     kind: Any, last_without: Any, first_with: Any
 ) -> None:
     with pytest.raises(NodeError, match=r"does not support CDI: that came with"):
-        has_cdi(kind, last_without, Wanted())
+        has_cdi(kind, last_without, RuntimeOptions())
     assert has_cdi(kind, last_without, CLASS) is False
-    assert has_cdi(kind, first_with, Wanted()) is True
+    assert has_cdi(kind, first_with, RuntimeOptions()) is True
 
 
 @pytest.mark.parametrize(
@@ -115,8 +115,8 @@ def test_generated_file_is_refused() -> None:
 
 
 def lacking(config: dict[str, Any]) -> Any:
-    settings = containerd.settings(config, Wanted(), True)
-    return View((), prefix=("p",), effective=config, settings=tuple(settings)).changes()
+    settings = containerd.settings(config, RuntimeOptions(), True)
+    return RuntimeView((), prefix=("p",), effective=config, settings=tuple(settings)).changes()
 
 
 def test_only_what_lacks_is_changed() -> None:
@@ -191,8 +191,8 @@ def test_changes_made_leave_nothing_to_change(enabled: Any, dirs: list[str]) -> 
 )
 def test_docker_has_cdi_by_flag_and_then_by_default(version: Any, config: Any, paths: Any) -> None:
     effective = docker(config, version)
-    settings = DOCKER.keys.settings(effective, Wanted(), True)
-    view = View(version, effective=effective, settings=tuple(settings))
+    settings = DOCKER.keys.settings(effective, RuntimeOptions(), True)
+    view = RuntimeView(version, effective=effective, settings=tuple(settings))
     assert [path for path, _value in view.changes()] == paths
 
 
@@ -208,10 +208,10 @@ def test_docker_gets_a_handler_without_options() -> None:
 def test_crio_needs_nothing_for_cdi() -> None:
     effective = crio.section({})
     assert (
-        View(
+        RuntimeView(
             (),
             effective=effective,
-            settings=tuple(CRIO.keys.settings(effective, Wanted(), True)),
+            settings=tuple(CRIO.keys.settings(effective, RuntimeOptions(), True)),
         ).changes()
         == []
     )

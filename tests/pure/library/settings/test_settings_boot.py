@@ -14,7 +14,7 @@ from ansible_collections.gpu.node.plugins.module_utils._base.errors import NodeE
 from ansible_collections.gpu.node.plugins.module_utils._settings import boot
 from ansible_collections.gpu.node.plugins.module_utils._settings.boot import Mark
 from ansible_collections.gpu.node.plugins.module_utils._settings.plan import (
-    Node,
+    SettingsNode,
     compared,
     lost,
 )
@@ -96,7 +96,7 @@ def state(**now_told: Any) -> GpuState:
 
 def test_what_is_lost_is_set_again_and_no_more_than_rules_name() -> None:
     rules = parse([{"power_limit": 560, "ecc": False, "gpu_clocks": [300, 1200]}])
-    steps, refused = lost(state(), rules, Node())
+    steps, refused = lost(state(), rules, SettingsNode())
     assert [one.params["name"] for one in steps] == ["power_limit"]
     assert refused == ()
 
@@ -104,7 +104,7 @@ def test_what_is_lost_is_set_again_and_no_more_than_rules_name() -> None:
 def test_what_is_refused_of_one_setting_keeps_no_other_back() -> None:
     rules = parse([{"power_limit": 900, "compute_mode": "prohibited", "accounting": True}])
     busy = dataclasses.replace(state(), users=("process 7 (train)",))
-    steps, refused = lost(busy, rules, Node())
+    steps, refused = lost(busy, rules, SettingsNode())
     assert [one.params["name"] for one in steps] == ["accounting"]
     assert [one.partition(":")[0] for one in refused] == ["rules[0].power_limit", f"GPU 0 ({UUID})"]
     assert "process 7 (train)" in refused[1]

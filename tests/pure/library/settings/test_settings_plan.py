@@ -11,7 +11,11 @@ from typing import Any
 import pytest
 from ansible_collections.gpu.node.plugins.module_utils._base.errors import NodeError
 from ansible_collections.gpu.node.plugins.module_utils._base.gpu import NAMES, Gpu, SettingsTold
-from ansible_collections.gpu.node.plugins.module_utils._settings.plan import FORGET, Node, plan
+from ansible_collections.gpu.node.plugins.module_utils._settings.plan import (
+    FORGET,
+    SettingsNode,
+    plan,
+)
 from ansible_collections.gpu.node.plugins.module_utils._settings.rules import parse
 from ansible_collections.gpu.node.plugins.module_utils._settings.state import (
     GpuState,
@@ -47,7 +51,7 @@ TOLD = SettingsTold(
     enforced={"power_limit": 700_000, "power_profiles": ()},
 )
 LOAD = "boot/1"
-GOOD = Node()
+GOOD = SettingsNode()
 
 
 def state(told: SettingsTold = TOLD, kept: Kept | None = None, **more: Any) -> GpuState:
@@ -55,7 +59,7 @@ def state(told: SettingsTold = TOLD, kept: Kept | None = None, **more: Any) -> G
     return GpuState(GPU, told, current_values(told, kept, LOAD), kept, **more)
 
 
-def planned(one: GpuState, *rules: dict[str, Any], node: Node = GOOD) -> Any:
+def planned(one: GpuState, *rules: dict[str, Any], node: SettingsNode = GOOD) -> Any:
     return plan([one], parse(rules), node)[0]
 
 
@@ -175,8 +179,8 @@ def test_what_another_program_sets_is_refused_by_its_name() -> None:
     with pytest.raises(NodeError, match="MPS shares the GPU"):
         planned(state(mps=True), {"compute_mode": "exclusive_process"})
     with pytest.raises(NodeError, match="GpuFreqDef"):
-        planned(state(), {"gpu_clocks": 1200}, node=Node(slurm_clocks=True))
-    assert planned(state(), {"power_limit": 500}, node=Node(slurm_clocks=True)).steps
+        planned(state(), {"gpu_clocks": 1200}, node=SettingsNode(slurm_clocks=True))
+    assert planned(state(), {"power_limit": 500}, node=SettingsNode(slurm_clocks=True)).steps
 
 
 def test_accounting_can_not_be_on_in_mig_mode_and_comes_back_with_nothing() -> None:
@@ -288,7 +292,7 @@ def test_what_is_lost_with_the_last_process_is_warned_of() -> None:
 
 
 def test_persistence_without_its_service_is_called_the_legacy_mode() -> None:
-    (warning,) = planned(state(), {"persistence": True}, node=Node(False)).warnings
+    (warning,) = planned(state(), {"persistence": True}, node=SettingsNode(False)).warnings
     assert "legacy mode" in warning
 
 

@@ -11,8 +11,8 @@ import pytest
 from ansible_collections.gpu.node.plugins.module_utils._base.dra.allocation import owners
 from ansible_collections.gpu.node.plugins.module_utils._checks.validate.dra import (
     NAMES,
+    DraFacts,
     DraReport,
-    DraState,
     checks,
 )
 from ansible_collections.gpu.node.plugins.module_utils._checks.validate.plugin import Kubelet
@@ -42,7 +42,7 @@ def look(
 ) -> dict[str, str]:
     """Return what is said of each check, with its state."""
     whose = owners(allocation, ["1"] if allocation == "both" else ())
-    dra = DraState(whose, DraReport.of({**GOOD, **told}))
+    dra = DraFacts(whose, DraReport.of({**GOOD, **told}))
     return {
         one.name: one.state if one.holds and not one.cause else f"{one.state} {one.cause}"
         for one in checks(dra, declared, node, kubelet)

@@ -9,7 +9,9 @@ import json
 import typing as t
 
 import pytest
-from ansible_collections.gpu.node.plugins.module_utils._checks.validate.cdi import CdiState
+from ansible_collections.gpu.node.plugins.module_utils._checks.validate.cdi import (
+    SpecificationState,
+)
 from ansible_collections.gpu.node.plugins.module_utils._checks.validate.check import judged
 from ansible_collections.gpu.node.plugins.module_utils._checks.validate.containers import (
     Answer,
@@ -189,7 +191,7 @@ def test_each_fault_that_the_daemon_tells(said: dict[str, t.Any], name: str, tex
             "fix the cause, then run the playbook gpu.node.mig",
         ),
         (
-            {"cdi": CdiState(("lacks the node /dev/nvidia9",))},
+            {"cdi": SpecificationState(("lacks the node /dev/nvidia9",))},
             "CDI specification",
             f"/etc/cdi/nvidia.yaml is out of date (lacks the node /dev/nvidia9) -> {AGAIN}",
         ),
@@ -331,7 +333,12 @@ def test_what_makes_no_node_unfit_is_a_warning(
             "CUDA",
             "no libcuda",
         ),
-        ({}, {"cdi": CdiState(unknown="no nvidia-ctk")}, "CDI specification", "no nvidia-ctk"),
+        (
+            {},
+            {"cdi": SpecificationState(unknown="no nvidia-ctk")},
+            "CDI specification",
+            "no nvidia-ctk",
+        ),
         (
             {},
             {"containers": {"cri-o": Answer(unknown="for a kubelet alone")}},

@@ -12,7 +12,9 @@ import pytest
 from ansible_collections.gpu.node.plugins.module_utils._cdi.boot import CONFIG, Options, dump
 from ansible_collections.gpu.node.plugins.module_utils._cdi.machine.driver_files import DriverFiles
 from ansible_collections.gpu.node.plugins.module_utils._cdi.machine.specify import specify
-from ansible_collections.gpu.node.plugins.module_utils._checks.validate.cdi import CdiState
+from ansible_collections.gpu.node.plugins.module_utils._checks.validate.cdi import (
+    SpecificationState,
+)
 from ansible_collections.gpu.node.plugins.module_utils._checks.validate.machine.gpus import current
 from ansible_collections.gpu.node.plugins.module_utils._machine.nvml.real import inventory
 
@@ -40,13 +42,13 @@ def machine(nvml: Any) -> HostWithDriver:
     return found
 
 
-def found(machine: HostWithDriver, nvml: Any) -> CdiState:
+def found(machine: HostWithDriver, nvml: Any) -> SpecificationState:
     return current(machine, nvml)  # type: ignore[arg-type]
 
 
 def test_one_that_was_just_written_is_current(machine: HostWithDriver, nvml: Any) -> None:
     assert machine.names()
-    assert found(machine, nvml) == CdiState()
+    assert found(machine, nvml) == SpecificationState()
 
 
 def test_what_changed_since_is_named(machine: HostWithDriver, nvml: Any) -> None:
@@ -62,7 +64,7 @@ def test_what_changed_since_is_named(machine: HostWithDriver, nvml: Any) -> None
 
 def test_a_socket_that_came_later_is_no_fault(machine: HostWithDriver, nvml: Any) -> None:
     machine.files["/run/nvidia-fabricmanager/socket"] = ""
-    assert found(machine, nvml) == CdiState()
+    assert found(machine, nvml) == SpecificationState()
 
 
 def test_libraries_of_another_driver_are_noticed(machine: HostWithDriver, nvml: Any) -> None:
@@ -86,6 +88,6 @@ def test_one_that_is_gone(machine: HostWithDriver, nvml: Any) -> None:
     del machine.files[CDI_SPEC]
     assert found(machine, nvml).differences == (f"{CDI_SPEC} is not there",)
     del machine.files[CONFIG]
-    assert found(machine, nvml) == CdiState()
+    assert found(machine, nvml) == SpecificationState()
     machine.files[CONFIG] = "{"
     assert f"{CONFIG} is damaged" in found(machine, nvml).unknown

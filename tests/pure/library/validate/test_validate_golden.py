@@ -14,7 +14,9 @@ import pytest
 from ansible_collections.gpu.node.plugins.module_utils._base.dra.allocation import Owners
 from ansible_collections.gpu.node.plugins.module_utils._base.errors import NodeError
 from ansible_collections.gpu.node.plugins.module_utils._checks.validate import dra
-from ansible_collections.gpu.node.plugins.module_utils._checks.validate.cdi import CdiState
+from ansible_collections.gpu.node.plugins.module_utils._checks.validate.cdi import (
+    SpecificationState,
+)
 from ansible_collections.gpu.node.plugins.module_utils._checks.validate.check import Check
 from ansible_collections.gpu.node.plugins.module_utils._checks.validate.containers import Answer
 from ansible_collections.gpu.node.plugins.module_utils._checks.validate.gpus import Layout, SetAside
@@ -136,13 +138,13 @@ SCENES: dict[str, Scene] = {
     "no CDI": ({"cdi": None}, {}, ValidateOptions()),
     "CDI failed": (
         {"cdi": {**CDI, "failed": True, "devices": ["0"], "missing": ["/usr/lib/x"]}},
-        {"cdi": CdiState(("GPU-0 is new",))},
+        {"cdi": SpecificationState(("GPU-0 is new",))},
         ValidateOptions(),
     ),
-    "CDI is not known": ({}, {"cdi": CdiState(unknown="no driver")}, ValidateOptions()),
+    "CDI is not known": ({}, {"cdi": SpecificationState(unknown="no driver")}, ValidateOptions()),
     "CDI is lost": (
         {},
-        {"cdi": CdiState(lost="/dev/nvidia0 is gone", next_step="make it")},
+        {"cdi": SpecificationState(lost="/dev/nvidia0 is gone", next_step="make it")},
         ValidateOptions(),
     ),
     "container sees one GPU": (
@@ -195,8 +197,8 @@ SCENES: dict[str, Scene] = {
         driver(loaded="550.1"),
         ValidateOptions(driver_version="570"),
     ),
-    "DRA serves": ({}, {"dra": dra.DraState(OWNERS, SERVES)}, ValidateOptions(allocation="both")),
-    "DRA is sick": ({}, {"dra": dra.DraState(OWNERS, SICK)}, ValidateOptions(allocation="dra")),
+    "DRA serves": ({}, {"dra": dra.DraFacts(OWNERS, SERVES)}, ValidateOptions(allocation="both")),
+    "DRA is sick": ({}, {"dra": dra.DraFacts(OWNERS, SICK)}, ValidateOptions(allocation="dra")),
 }
 
 

@@ -18,7 +18,10 @@ from ansible_collections.gpu.node.plugins.module_utils._repair.case import (
     cases_as_data,
 )
 from ansible_collections.gpu.node.plugins.module_utils._repair.signs import Action
-from ansible_collections.gpu.node.plugins.plugin_utils.controller.repair_budget import Node, budget
+from ansible_collections.gpu.node.plugins.plugin_utils.controller.repair_budget import (
+    BudgetNode,
+    budget,
+)
 from ansible_collections.gpu.node.plugins.plugin_utils.controller.run import this_run
 from hypothesis import given
 from hypothesis import strategies as st
@@ -172,7 +175,7 @@ def test_an_answer_of_another_shape_ends_no_repair_of_others(data: st.DataObject
 
 
 nodes = st.builds(
-    Node,
+    BudgetNode,
     st.booleans(),
     st.booleans(),
     st.sampled_from(["", "held"]),
@@ -186,7 +189,7 @@ nodes = st.builds(
     st.integers(1, 12) | st.integers(1, 100).map("{}%".format),
 )
 def test_whatever_nodes_say_no_more_begin_than_there_is_room(
-    fleet: dict[str, Node], limit: int | str
+    fleet: dict[str, BudgetNode], limit: int | str
 ) -> None:
     found = budget(fleet, limit)
     most = limit if isinstance(limit, int) else max(1, len(fleet) * int(limit[:-1]) // 100)

@@ -28,7 +28,7 @@ MODES: Final = ("hami-core", "mig", "mps")
 
 
 @dataclass(frozen=True)
-class Node:
+class HamiNode:
     """What HAMi's config.json says of a node; None where it says nothing."""
 
     split_count: int | None = None
@@ -37,7 +37,7 @@ class Node:
     left_out: tuple[str, ...] = ()  # GPUs by UUID or index that are not HAMi's
 
 
-def parse(text: str, source: str) -> dict[str, Node]:
+def parse(text: str, source: str) -> dict[str, HamiNode]:
     """Return the nodes of HAMi's config.json by name. ConfigError."""
     try:
         data = json_data.loads(text)
@@ -49,7 +49,7 @@ def parse(text: str, source: str) -> dict[str, Node]:
     rows = data.get("nodeconfig") if isinstance(data, dict) else None
     if not isinstance(rows, list) or not all(isinstance(row, dict) for row in rows):
         raise invalid(f"{source}: nodeconfig", rows, "a list of mappings")
-    nodes: dict[str, Node] = {}
+    nodes: dict[str, HamiNode] = {}
     for number, row in enumerate(rows):
         where = f"{source}: nodeconfig[{number}]"
         name = row.get("name")
@@ -70,7 +70,7 @@ def _load_yaml(text: str) -> Any:
         return None
 
 
-def shown(settings: Settings, node: Node, name: str) -> str:
+def shown(settings: Settings, node: HamiNode, name: str) -> str:
     """Return the part of the daemon's configuration that gives a node what HAMi gave it, as YAML."""
     split = node.split_count or settings.split_count or 10
     scaling = node.memory_scaling or settings.memory_scaling or 1.0
@@ -97,12 +97,12 @@ def shown(settings: Settings, node: Node, name: str) -> str:
     return "\n".join(lines) + "\n"
 
 
-def _node(row: Mapping[str, Any], at: str, source: str) -> Node:
+def _node(row: Mapping[str, Any], at: str, source: str) -> HamiNode:
     def amount(key: str) -> Value | None:
         return None if row.get(key) is None else Value(f"{at}.{key}", row[key], source)
 
     split, scaling, mode = map(amount, ("devicesplitcount", "devicememoryscaling", "operatingmode"))
-    return Node(
+    return HamiNode(
         split.whole(1000) if split else None,
         scaling.factor() if scaling else None,
         mode.one_of(MODES) if mode and mode.data else "",

@@ -94,7 +94,7 @@ def _run(options: argparse.Namespace) -> int:
         if not (options.show_node and note in hami.node_notes):
             logs.warning(note)
     if options.show_node:
-        node = known.get(options.show_node, nodes.Node())
+        node = known.get(options.show_node, nodes.HamiNode())
         print(nodes.shown(hami, node, options.show_node), end="")
         return 0
     try:

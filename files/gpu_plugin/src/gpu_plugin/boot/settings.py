@@ -16,7 +16,7 @@ from .._shared._base.services.mig import LOCK as MIG_LOCK
 from .._shared._base.services.mig import LOCK_SECONDS
 from .._shared._machine.host import Host
 from .._shared._settings import boot as settings_boot
-from .._shared._settings.capability import SettingsCapability, State
+from .._shared._settings.capability import SettingsCapability, SettingsState
 from .._shared._settings.plan import lost
 from .._shared._settings.rules import Rule
 from .._shared._settings.state import GpuState
@@ -97,7 +97,11 @@ def _round_of(
 
 
 def _set(
-    capability: Again, gpu_state: GpuState, rules: Sequence[Rule], state: State, going: StartTimeout
+    capability: Again,
+    gpu_state: GpuState,
+    rules: Sequence[Rule],
+    state: SettingsState,
+    going: StartTimeout,
 ) -> bool:
     """Set a GPU again. Returns whether it is all that it is to be."""
     steps, refused = lost(gpu_state, rules, state.node)

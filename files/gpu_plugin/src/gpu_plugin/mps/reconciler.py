@@ -17,7 +17,7 @@ from ..model.mps.paths import ROOT
 from ..model.mps.settings import REFUSE, Offer, Settings
 from ..tools import files, logs
 from . import control, folders, state
-from .state import ManagerFiles, Observed
+from .state import ManagerFiles, MpsState
 from .units import Units
 from .verdict import KILLED, Verdict, judge
 
@@ -49,7 +49,7 @@ class Reconciler:
         self._root = ROOT
         self._begun = False
         self._verdicts: dict[str, Verdict] = {}
-        self._judged: dict[str, tuple[Offer | None, Observed, Verdict]] = {}
+        self._judged: dict[str, tuple[Offer | None, MpsState, Verdict]] = {}
         self._leaving: set[str] = set()
         self._started = float("-inf")
         self._killed: dict[str, float] = {}  # since when a device has no manager
@@ -76,7 +76,7 @@ class Reconciler:
         multi_user = running if is_suitable else control.has_multi_user()
         return replace(offer, settings=replace(desired, multi_user=multi_user))
 
-    def _is_foreign(self, device: str, observed: Observed) -> bool:
+    def _is_foreign(self, device: str, observed: MpsState) -> bool:
         """Tell whether a device is another's, or was by the daemon that still runs."""
         before = observed.running.owner if observed.running and device not in self._offers else ""
         known = observed.settings.owner if observed.settings else self._files.owner(device)
@@ -117,7 +117,7 @@ class Reconciler:
         owner = self._files.owner(device)
         return Verdict(f"{OWNERS.get(owner, owner)} has it shared by MPS")
 
-    def _manage(self, observed: Mapping[str, Observed]) -> None:
+    def _manage(self, observed: Mapping[str, MpsState]) -> None:
         """Have a manager where there is something for it to do."""
         moment = self._clock()
         if self._files.manager():
@@ -180,7 +180,7 @@ class Reconciler:
         if self._files.owners() <= {"", self._owner}:
             self._units.close(int(self._files.manager().get("pid", 0)) if self._begun else 0)
 
-    def _judge(self, device: str, observed: Observed) -> Verdict:
+    def _judge(self, device: str, observed: MpsState) -> Verdict:
         verdict = self._verdict(device, observed)
         moment = self._clock()
         if verdict.problem != KILLED:
@@ -201,7 +201,7 @@ class Reconciler:
             else verdict
         )
 
-    def _verdict(self, device: str, observed: Observed) -> Verdict:
+    def _verdict(self, device: str, observed: MpsState) -> Verdict:
         """Judge a device, if anything has changed: its limits are long to compare."""
         seen, offer = self._judged.get(device), self._offers.get(device)
         if seen is None or seen[:2] != (offer, observed):

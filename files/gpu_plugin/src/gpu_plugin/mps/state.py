@@ -213,7 +213,7 @@ def _pids(value: Any) -> bool:
 
 
 @dataclass(frozen=True)
-class Observed:
+class MpsState:
     """A device: the settings that the manager is given, and the state that it reports.
 
     ``alive``: the manager runs, ``serving``: so does the control daemon, with the settings ``running``.
@@ -249,22 +249,22 @@ class ManagerFiles:
         self._folder = folder
         self._known: dict[tuple[Path, str], tuple[files.Stamp, Any]] = {}
 
-    def look(self, device: str, root: str) -> Observed:
+    def look(self, device: str, root: str) -> MpsState:
         """Return what is known of a device; ``root`` is where its files would be made now."""
         return self.looks((device,), root)[device]
 
-    def looks(self, devices: Iterable[str], root: str) -> dict[str, Observed]:
+    def looks(self, devices: Iterable[str], root: str) -> dict[str, MpsState]:
         """Return the same of several; what they have in common, as their manager, is looked at once."""
         roots, look = self._roots(), functools.cache(started)
 
-        def observed(device: str) -> Observed:
+        def observed(device: str) -> MpsState:
             settings: Settings | None = self._read(self.file(device), parsed)
             current = self._read(_status(device, roots.get(device, root)), _with_settings)
             if current is None:
-                return Observed(settings, None)
+                return MpsState(settings, None)
             state, running = current
             serving = bool(look(state["daemon"]))
-            return Observed(settings, state, alive(state, look), serving, running)
+            return MpsState(settings, state, alive(state, look), serving, running)
 
         return {device: observed(device) for device in devices}
 

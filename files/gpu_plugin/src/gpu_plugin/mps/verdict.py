@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from ..model.mps.settings import TERMINATE, Offer
-from .state import FAILED, READY, STOPPING, Observed
+from .state import FAILED, READY, STOPPING, MpsState
 
 
 @dataclass(frozen=True)
@@ -27,7 +27,7 @@ class Verdict:
 KILLED = "its MPS manager was killed"
 
 
-def judge(offer: Offer | None, observed: Observed) -> Verdict:
+def judge(offer: Offer | None, observed: MpsState) -> Verdict:
     """Return the verdict about a device that is advertised in shares, or no longer where it is None."""
     if observed.state is None:
         return Verdict("its MPS control daemon is about to start" if offer else "")
@@ -63,7 +63,7 @@ def judge(offer: Offer | None, observed: Observed) -> Verdict:
     return Verdict()
 
 
-def _other(offer: Offer, observed: Observed) -> Verdict | None:
+def _other(offer: Offer, observed: MpsState) -> Verdict | None:
     """Return the verdict about a daemon with other limits, None where it has those that are asked for."""
     suits = observed.suits(offer.settings)
     if suits and (observed.state is None or offer.agrees(observed.state)):

@@ -33,7 +33,7 @@ from ...._runtime.machine import nvidia
 from ...._runtime.machine.engines import choose
 from ...._runtime.machine.kubelet import printed_version, refuse_strategies, runtime_version
 from ...._runtime.machine.nvidia import refusal
-from ...._runtime.state import CDI, Wanted
+from ...._runtime.state import CDI, RuntimeOptions
 from .. import dra
 from .. import node as needs
 from ..node import Need
@@ -194,7 +194,7 @@ def _package(host: Host, values: Values) -> str:
 def _runtimes(host: Host, params: t.Mapping[str, t.Any]) -> t.List[Problem]:
     """Refuse a node whose runtimes are too old for the mode, or that has none."""
     refused = []
-    desired = Wanted(params["mode"], params["handler"], params["handler_path"])
+    desired = RuntimeOptions(params["mode"], params["handler"], params["handler_path"])
     try:
         for runtime in choose(host, params["name"]):
             try:

@@ -32,7 +32,7 @@ from ...._node.machine.recorded import package_manager
 from ...._runtime.machine.record import RECORD as RUNTIME
 from ...._settings import boot as settings_boot
 from ...._software.toolkit.capability import RECORD as TOOLKIT
-from ..driver import DriverState
+from ..driver import DriverFacts
 from ..services import Holds, Unit
 
 # By Debian's and Ubuntu's packages (update-notifier-common, unattended-upgrades), and by SUSE's zypper.
@@ -57,12 +57,12 @@ PARTS: t.Mapping[str, t.Tuple[str, t.Mapping[str, bool]]] = {
 }
 
 
-def look(host: Host, problem: str, *, slow: bool = False) -> DriverState:
+def look(host: Host, problem: str, *, slow: bool = False) -> DriverFacts:
     """Return what is there; ``problem`` is why NVML does not answer, which may be that it is ``slow``."""
     loaded, kernels = facts.loaded_driver(host), modules(host, (), added=False)
     switches = any(one.kind == "nvswitch" for one in facts.pci_devices(host))
     switches = switches or bool(facts.gpus(host) and facts.bridges(host))
-    return DriverState(
+    return DriverFacts(
         problem=problem,
         slow=slow,
         loaded=loaded.version if loaded else "",

@@ -24,7 +24,7 @@ from ...._mig import label
 from ...._mig.config import Declared, Selection
 from ...._mig.machine.nvml import read, set_aside
 from ...._mig.plan import plan_gpu
-from ..cdi import CdiState
+from ..cdi import SpecificationState
 from ..gpus import Layout
 
 
@@ -61,11 +61,11 @@ def _differing(
             yield from filter(None, [plan.pending])
 
 
-def current(host: Host, nvml: Nvml) -> CdiState:
+def current(host: Host, nvml: Nvml) -> SpecificationState:
     """Return how the specification differs from the one that would be written now."""
     text = host.read(cdi_boot.CONFIG)
     if text is None:
-        return CdiState()
+        return SpecificationState()
     try:
         options = cdi_boot.load(text, cdi_boot.CONFIG)
         files = DriverFiles(host, options.driver_root)
@@ -73,10 +73,10 @@ def current(host: Host, nvml: Nvml) -> CdiState:
         there = host.read(options.path)
         lost = lost_nodes(host, there, wanted, files.root) or lost_files(host, there, wanted)
         if lost:
-            return CdiState(lost=f"{lost.message}: {lost.cause}", next_step=lost.hint)
-        return CdiState(tuple(_changes(wanted, there, options.path)))
+            return SpecificationState(lost=f"{lost.message}: {lost.cause}", next_step=lost.hint)
+        return SpecificationState(tuple(_changes(wanted, there, options.path)))
     except NodeError as error:
-        return CdiState(unknown=str(error))
+        return SpecificationState(unknown=str(error))
 
 
 def _changes(wanted: str, there: t.Optional[str], path: str) -> t.Iterator[str]:

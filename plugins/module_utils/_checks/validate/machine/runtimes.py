@@ -22,7 +22,7 @@ from ...._runtime.machine.engines import choose
 from ...._runtime.machine.kubelet import refuse_strategies
 from ...._runtime.machine.nvidia import refusal
 from ...._runtime.machine.record import Records, Written
-from ...._runtime.state import SPEC_DIRS, Wanted
+from ...._runtime.state import SPEC_DIRS, RuntimeOptions
 from ..check import Check, judged, skipped
 
 AGAIN = "run the role gpu.node.container_runtime"
@@ -78,8 +78,8 @@ def _look(
     name, unit = f"{runtime.kind.name}: CDI", runtime.unit
     ours = [one for one in noted if one.runtime == runtime.kind.name]
     try:
-        view = runtime.view(runtime.path(), Wanted(spec_dirs=()))
-        gone = runtime.about_program(view.effective, Wanted())
+        view = runtime.view(runtime.path(), RuntimeOptions(spec_dirs=()))
+        gone = runtime.about_program(view.effective, RuntimeOptions())
         if gone:
             words, _label, step = gone[0].partition(". Next step: ")
             return judged(name, words, step)

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 from ansible_collections.gpu.node.plugins.module_utils._runtime.machine.engines import Podman
-from ansible_collections.gpu.node.plugins.module_utils._runtime.state import Wanted
+from ansible_collections.gpu.node.plugins.module_utils._runtime.state import RuntimeOptions
 
 from tests.fakes.runtime.genuine_runtimes import NEWEST, OLDER, GenuineRuntimes, planned
 from tests.fakes.runtime.podman_containers import ROOT, PodmanContainers
@@ -64,7 +64,7 @@ def test_folders_are_those_that_podman_looks_into(tmp_path: Path, suite: str, fi
         if "SEEN=yes" in ran.out:
             found.add(place)
         node.remove(path)
-    view = Podman(node).view("", Wanted())
+    view = Podman(node).view("", RuntimeOptions())
     assert found == {*view.effective["cdi_spec_dirs"]} & {*PLACES}
 
 

@@ -17,7 +17,10 @@ from ansible_collections.gpu.node.plugins.module_utils._runtime.machine.containe
     PYTHON,
     Containerd,
 )
-from ansible_collections.gpu.node.plugins.module_utils._runtime.state import View, Wanted
+from ansible_collections.gpu.node.plugins.module_utils._runtime.state import (
+    RuntimeOptions,
+    RuntimeView,
+)
 
 from tests.fakes.runtime.genuine_runtimes import CONFIG, GenuineRuntimes, converge, with_cdi
 from tests.support import helper_process
@@ -57,10 +60,10 @@ def containerd(node: GenuineRuntimes) -> Iterator[None]:
         process.terminate()
 
 
-def looked_at(node: GenuineRuntimes, mode: str) -> tuple[View, object]:
+def looked_at(node: GenuineRuntimes, mode: str) -> tuple[RuntimeView, object]:
     """Return what must be set, and what of it the running containerd lacks."""
     runtime = Containerd(node)
-    view = runtime.view(CONFIG, Wanted(mode=mode))
+    view = runtime.view(CONFIG, RuntimeOptions(mode=mode))
     return view, view.lacking_in_effect(runtime.running(CONFIG))
 
 

@@ -118,7 +118,7 @@ def test_a_validation_fails_where_containers_lose_a_gpu_by_it(
 ) -> None:
     machine = host()
     give(machine, "nvidia0", mode, uid)
-    found = checks.DriverState(device_nodes=differing(machine))  # type: ignore[arg-type]
+    found = checks.DriverFacts(device_nodes=differing(machine))  # type: ignore[arg-type]
     (check,) = (one for one in checks.checks(found, "", "") if one.name == checks.DEVICE_NODES)
     assert check.state == state
     assert check.cause.startswith(f"/dev/nvidia0 has mode {mode:04o}")

@@ -11,7 +11,7 @@ from ansible_collections.gpu.node.plugins.plugin_utils.progress.live import (
     heartbeats,
     rows,
 )
-from ansible_collections.gpu.node.plugins.plugin_utils.progress.nodes import Node, offers
+from ansible_collections.gpu.node.plugins.plugin_utils.progress.nodes import ProgressNode, offers
 from ansible_collections.gpu.node.plugins.plugin_utils.progress.summary import Row
 from ansible_collections.gpu.node.plugins.plugin_utils.progress.text import Names
 
@@ -21,7 +21,7 @@ COUNTS = dict.fromkeys(
 
 
 def test_a_reboot_settles_what_was_pending() -> None:
-    node = Node()
+    node = ProgressNode()
     assert node.reboot == ""
     node.learn("gpu_info", {"reboot_required": False})
     assert node.reboot == ""
@@ -33,7 +33,7 @@ def test_a_reboot_settles_what_was_pending() -> None:
 
 
 def test_what_changes_is_newer_than_what_was_found() -> None:
-    node = Node()
+    node = ProgressNode()
     found = {"gpu_info": {"driver": {"version": "535"}, "pci_gpus": [{}], "gpus": []}}
     node.learn("preflight", found)
     assert node.driver == "535"
@@ -43,7 +43,7 @@ def test_what_changes_is_newer_than_what_was_found() -> None:
 
 
 def test_a_look_that_failed_says_nothing_of_the_driver() -> None:
-    node = Node()
+    node = ProgressNode()
     node.learn("gpu_info", {"failed": True, "msg": "the interpreter is not there"})
     node.learn("plan", {"failed": True, "msg": "plan: mig_selected: 'hafl' is not valid"})
     assert (node.driver, node.gpus) == ("", True)
@@ -60,7 +60,7 @@ def test_a_look_that_failed_says_nothing_of_the_driver() -> None:
     ],
 )
 def test_mig_layouts_are_shown_in_a_few_words(gpus: list[dict[str, object]], shown: str) -> None:
-    node = Node()
+    node = ProgressNode()
     node.learn("mig", {"gpus": gpus})
     assert node.mig == shown
 
@@ -86,7 +86,7 @@ def test_what_no_kubelet_knows_is_not_called_ready() -> None:
     ],
 )
 def test_the_result_of_a_node_is_its_worst_count(counts: dict[str, int], result: str) -> None:
-    assert Row("n1", Node(), {**COUNTS, **counts}).result == result
+    assert Row("n1", ProgressNode(), {**COUNTS, **counts}).result == result
 
 
 def test_a_heartbeat_comes_once_in_its_time_and_names_all_nodes_of_a_task() -> None:

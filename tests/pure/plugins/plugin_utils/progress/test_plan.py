@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import Any
 
 from ansible_collections.gpu.node.plugins.plugin_utils.progress.details import Run, details
-from ansible_collections.gpu.node.plugins.plugin_utils.progress.nodes import Node
+from ansible_collections.gpu.node.plugins.plugin_utils.progress.nodes import ProgressNode
 
 
 def part(name: str, **more: Any) -> dict[str, Any]:
@@ -60,7 +60,7 @@ def test_a_run_says_which_parts_it_comes_to() -> None:
 
 
 def test_the_end_knows_of_a_node_what_the_modules_would_have_said() -> None:
-    node = Node()
+    node = ProgressNode()
     resources = {"nvidia.com/gpu": {"devices": 2, "registered": True}}
     parts = [part("environment", result={"resources": {}}), PARTS[0]]
     parts.append(part("device_plugin", result={"resources": resources}))
@@ -74,7 +74,7 @@ def test_the_end_knows_of_a_node_what_the_modules_would_have_said() -> None:
 
 
 def test_a_pending_reboot_is_not_lost_where_no_module_is_called() -> None:
-    node = Node()
+    node = ProgressNode()
     gpus = {"gpus": [{"mig_enabled": True, "instances": []}]}
     node.learn("plan", {"parts": [{**PARTS[1], "error": {}, "result": gpus}]})
     assert (node.reboot, node.mig) == ("pending", "on, no instances")
