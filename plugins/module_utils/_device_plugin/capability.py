@@ -98,8 +98,10 @@ class DevicePluginCapability:
         # What is done by one call, with the parameters of its step.
         self._calls: t.Mapping[str, t.Callable[..., t.Any]] = {
             "python": self._packages.install,
+            "venv_package": partial(self._packages.install, "debian", VENV),
             "purge": self._packages.purge,
             "link": host.symlink,
+            "clear": lambda path: clear(host, path),
             "links": partial(publish, host, self._prefix, self._desired.digest),
             "pause": lambda unit: dra.stop(host, unit, "stop"),
             "stop": lambda unit: dra.stop(host, unit, "disable", "--now"),
@@ -152,7 +154,11 @@ class DevicePluginCapability:
             mps_daemons(host) if desired.state in ("absent", "stopped") else (),
         )
         digest = hashlib.sha256((host.read(CONFIG) or "").encode()).hexdigest()
-        files = PluginFiles(self._files(link), link, digest)
+        # The files that a deployment writes; a link to a configuration is none.
+        paths = [*self._choices(), SETTINGS, *dra.FILES]
+        paths += [f"{UNITS}/{unit}" for unit in (UNIT, mps.UNIT, LABELS_UNIT)]
+        paths += [CONFIG] if link is None else []
+        files = PluginFiles(existing(host, paths), link, digest)
         dra_state = dra.observe(host, desired, dra_service)
         state = PluginState(python, release, files, services, serves, dra_state)
         self._first = self._first or state
@@ -165,13 +171,6 @@ class DevicePluginCapability:
         names = ("ActiveState", "UnitFileState", "NeedDaemonReload", "MainPID", "NRestarts")
         told = properties_of(self._host, units, *names)
         return {unit: Service(one, environment(self._host, one)) for unit, one in told.items()}
-
-    def _files(self, link: t.Optional[str]) -> t.Dict[str, str]:
-        """Return the files that a deployment writes; a link to a configuration is none."""
-        units = [f"{UNITS}/{unit}" for unit in (UNIT, mps.UNIT, LABELS_UNIT)]
-        paths = [*self._choices(), SETTINGS, *dra.FILES, *units]
-        paths += [CONFIG] if link is None else []
-        return existing(self._host, paths)
 
     def _choices(self) -> t.List[str]:
         """Return the configurations that a label can choose; hidden files are half-written ones."""
@@ -196,38 +195,38 @@ class DevicePluginCapability:
 
     def plan(self, state: PluginState) -> Plan:
         """Plan; where the release must be made and its payload is not here, ask the action plugin for it."""
-        found = plan(state, self._desired, self._prefix)
-        warnings = (*found.warnings, *self._warnings(state), *self._checked(state, found.steps))
-        found = dataclasses.replace(found, warnings=warnings)
-        self._tries = tries(found.steps)
-        needed = any(step.action == "release" for step in found.steps)
+        result, release = plan(state, self._desired, self._prefix), state.release
+        warnings = [*result.warnings, *self._warnings(state)]
+        if release.current == self._desired.digest and not release.damage:
+            # The release in use refuses before the first change, or names devices that would wait.
+            for step in result.steps:
+                if step.action == "config":
+                    warnings += self._check(step.params["path"], step.params["text"])
+        self._tries = tries(result.steps)
+        needed = any(step.action == "release" for step in result.steps)
         if needed and not (self._params["payload"] or self._check_mode):
-            hint = "run the module through ansible, whose action plugin sends it"
-            taken = wheels(self._host, state.python.program, state.python.missing.offered)
-            what = "the device plugin's package is not on the node"
-            raise NodeError(what, hint=hint, payload_needed=taken)
-        return found
-
-    def _checked(self, state: PluginState, steps: t.Sequence[Step]) -> t.Tuple[str, ...]:
-        """Refuse before the first change what this release refuses; return which devices would wait for whom."""
-        release = state.release
-        if release.current != self._desired.digest or release.damage:
-            return ()
-        due = [step.params for step in steps if step.action == "config"]
-        return tuple(told for one in due for told in self._check(one["path"], one["text"]))
+            raise NodeError(
+                "the device plugin's package is not on the node",
+                hint="run the module through ansible, whose action plugin sends it",
+                payload_needed=wheels(
+                    self._host, state.python.program, state.python.missing.offered
+                ),
+            )
+        return dataclasses.replace(result, warnings=tuple(warnings))
 
     def _warnings(self, state: PluginState) -> t.Tuple[str, ...]:
-        beside_ours = state.release.beside
-        if self._desired.state == "absent" and beside_ours:
-            names = ", ".join(f"{self._prefix}/{name}" for name in beside_ours)
+        if self._desired.state == "absent" and state.release.beside:
+            names = ", ".join(f"{self._prefix}/{name}" for name in state.release.beside)
             return (f"device_plugin: left alone, since the collection has not made it: {names}",)
         if self._desired.state != "started":
             return ()
         toolkit = self._host.read(visible_devices.TOOLKIT_CONFIG)
         configs = {"config": self._params["config"], **(self._params["configs"] or {})}
-        asked = {name: visible_devices.strategies(one) for name, one in configs.items()}
-        found = {name: visible_devices.warning(one, toolkit) for name, one in asked.items()}
-        return tuple(f"{name}: {text}" for name, text in found.items() if text)
+        texts = (
+            (name, visible_devices.warning(visible_devices.strategies(config), toolkit))
+            for name, config in configs.items()
+        )
+        return tuple(f"{name}: {text}" for name, text in texts if text)
 
     def own(self, state: PluginState) -> OwnFiles:
         """Return what is root's alone."""
@@ -249,9 +248,6 @@ class DevicePluginCapability:
             self._rollback.remember(self._first)
         work = self._calls.get(step.action) or getattr(self, f"_do_{step.action}")
         work(**step.params)
-
-    def _do_venv_package(self) -> None:
-        self._packages.install("debian", VENV)
 
     def _do_release(self) -> None:
         """Make the release beside the one in use, then switch; a half-made one is begun again."""
@@ -315,9 +311,6 @@ class DevicePluginCapability:
             self._host.remove(CONFIGS)
         if path.startswith(UNITS):
             self._host.run(["systemctl", "daemon-reload"])
-
-    def _do_clear(self, path: str) -> None:
-        clear(self._host, path)
 
     def _do_enable(self, unit: str) -> None:
         self._host.run(["systemctl", "daemon-reload"])
