@@ -121,8 +121,8 @@ class DevicePluginCapability:
             check_prefix(host, self._prefix, f"{UNITS}/{UNIT}")
         packages.check()
         current = (host.readlink(f"{self._prefix}/current") or "").rsplit("/", 1)[-1]
-        same = bool(current) and current == desired.digest
-        damaged = damage(host, self._release(current)) if same else ""
+        unchanged = bool(current) and current == desired.digest
+        damaged = damage(host, self._release(current)) if unchanged else ""
         fresh = current != desired.digest or bool(damaged)
         needed = fresh and bool(desired.digest)
         program = find(host, desired.python) if needed else ""
@@ -169,8 +169,11 @@ class DevicePluginCapability:
 
     def _services(self, *units: str) -> t.Dict[str, Service]:
         names = ("ActiveState", "UnitFileState", "NeedDaemonReload", "MainPID", "NRestarts")
-        told = properties_of(self._host, units, *names)
-        return {unit: Service(one, environment(self._host, one)) for unit, one in told.items()}
+        states = properties_of(self._host, units, *names)
+        return {
+            unit: Service(properties, environment(self._host, properties))
+            for unit, properties in states.items()
+        }
 
     def _choices(self) -> t.List[str]:
         """Return the configurations that a label can choose; hidden files are half-written ones."""
@@ -186,7 +189,7 @@ class DevicePluginCapability:
         try:
             with open_nvml() as nvml:
                 gpus = nvml.gpus()[0]
-                migs = [one.uuid for gpu in gpus for one in nvml.mig_devices(gpu)]
+                migs = [mig_device.uuid for gpu in gpus for mig_device in nvml.mig_devices(gpu)]
                 return frozenset([*(gpu.uuid for gpu in gpus), *migs])
         except NvmlError:
             return None
@@ -266,12 +269,12 @@ class DevicePluginCapability:
     def _prune(self) -> None:
         """Remove old releases, but none that runs or may be put back."""
         host, folder = self._host, f"{self._prefix}/releases"
-        kept = self._rollback.kept()
+        proven = self._rollback.kept()
         running = {self._service(unit).release for unit in (UNIT, mps.UNIT, DRA_UNIT)}
-        spared = {self._desired.digest, *running, kept.release if kept else ""} - {""}
-        others = [name for name in host.listdir(folder) if name not in spared]
-        others.sort(key=lambda name: host.mtime(f"{folder}/{name}/.complete") or 0, reverse=True)
-        for name in others[max(0, self._params["keep_releases"] - len(spared)) :]:
+        spared = {self._desired.digest, *running, proven.release if proven else ""} - {""}
+        surplus = [name for name in host.listdir(folder) if name not in spared]
+        surplus.sort(key=lambda name: host.mtime(f"{folder}/{name}/.complete") or 0, reverse=True)
+        for name in surplus[max(0, self._params["keep_releases"] - len(spared)) :]:
             host.remove(f"{folder}/{name}")
 
     def _check(self, path: str, text: str, release: str = "") -> t.Tuple[str, ...]:
@@ -283,12 +286,12 @@ class DevicePluginCapability:
         argv = [f"{release or self._prefix}/bin/gpu-plugin", "check-config", "-"]
         if ours and not release:
             argv.insert(2, "--node")
-        done = self._host.run(argv, check=False, stdin=text)
-        if done.rc:
+        completed = self._host.run(argv, check=False, stdin=text)
+        if completed.rc:
             where = "config" if ours else f"configs: {posixpath.basename(path)}"
-            cause = of_check_config(done.err or done.out, "standard input")
+            cause = of_check_config(completed.err or completed.out, "standard input")
             raise NodeError(f"{where}: the device plugin refuses it", cause=cause, key=where)
-        return held.expected(done.out)
+        return held.expected(completed.out)
 
     def _do_config(self, path: str, text: str) -> None:
         host = self._host
@@ -318,10 +321,10 @@ class DevicePluginCapability:
 
     def _do_restart(self, unit: str) -> None:
         self._host.run(["systemctl", "daemon-reload"])
-        done = self._host.run(["systemctl", "restart", unit], check=False)
+        completed = self._host.run(["systemctl", "restart", unit], check=False)
         if unit == UNIT:
             self._do_wait()
-        elif done.rc:
+        elif completed.rc:
             raise failure(self._host, unit, f"{unit} does not start")
         elif unit == DRA_UNIT:
             self._calls["wait_dra"]()
@@ -364,10 +367,10 @@ class DevicePluginCapability:
     def _do_unlabel(self, settings: str) -> None:
         """Remove our labels. A node that has left its cluster can't, and goes on without."""
         self._host.run(["systemctl", "stop", LABELS_UNIT], check=False)
-        words = [f"{self._prefix}/bin/gpu-plugin", "labels", "--config", CONFIG, "--remove"]
+        argv = [f"{self._prefix}/bin/gpu-plugin", "labels", "--config", CONFIG, "--remove"]
         env = env_variables(settings)
-        done = self._host.run(words, check=False, env=env, timeout=60.0)
-        self._labels_left = (done.err or done.out).strip() if done.rc else ""
+        completed = self._host.run(argv, check=False, env=env, timeout=60.0)
+        self._labels_left = (completed.err or completed.out).strip() if completed.rc else ""
 
     def _do_remove_service(self, unit: str, path: str) -> None:
         dra.stop(self._host, unit, "disable", "--now", check=False)
@@ -382,8 +385,8 @@ class DevicePluginCapability:
     def _do_stop_mps(self) -> None:
         """End all daemons for good: the manager does that, and ends, when there are no settings any more."""
         daemons, timeout = mps_daemons(self._host), self._params["wait_timeout"]
-        for one in daemons:
-            self._host.remove(mps.file(one.device))
+        for daemon in daemons:
+            self._host.remove(mps.file(daemon.device))
         systemctl(self._host, "start", mps.UNIT)  # one that was killed has to clean up too
         start = time.monotonic()
         while self._service(mps.UNIT).active:
@@ -398,12 +401,14 @@ class DevicePluginCapability:
     def result(self, state: PluginState, plan: Plan) -> t.Dict[str, t.Any]:
         """Report what is served; say whether the payload has to come for the plan to be carried out."""
         served = state.serving.status.get("resources", {})
-        every = ((name, count(one), one["registered"]) for name, one in served.items())
+        every = (
+            (name, count(resource), resource["registered"]) for name, resource in served.items()
+        )
         resources = {name: {"devices": has, "registered": known} for name, has, known in every}
         left = {"labels_left": self._labels_left} if self._labels_left else {}
         cause = _unregistered(state)
-        told = {"registration_missing": registration.warning(cause) if cause else ""}
-        return {"release": state.release.current or None, "resources": resources, **told, **left}
+        missing = {"registration_missing": registration.warning(cause) if cause else ""}
+        return {"release": state.release.current or None, "resources": resources, **missing, **left}
 
 
 def _unregistered(state: PluginState) -> str:

@@ -34,13 +34,13 @@ LOGGED = re.compile(r"^\d{4}-\S+ (?:error|ERROR): ")
 
 def of_pip(text: str) -> t.Tuple[str, str]:
     """Return why pip could not install, and the next step."""
-    found = CERTIFICATE.search(text)
-    if found:
-        why = found["why"].strip().replace("certificate verify failed: ", "")
+    lines = CERTIFICATE.search(text)
+    if lines:
+        why = lines["why"].strip().replace("certificate verify failed: ", "")
         return f"the node does not trust the certificate of the package index: {why}", AUTHORITY
-    found = CONNECTION.search(text)
-    if found:
-        return f"the package index does not answer: {found['why'].strip()}", WAY
+    lines = CONNECTION.search(text)
+    if lines:
+        return f"the package index does not answer: {lines['why'].strip()}", WAY
     return RETRY.sub("", text).strip() or text, INDEX
 
 

@@ -15,14 +15,14 @@ MOST = 4  # as many devices are named
 
 def open_question(status: t.Mapping[str, t.Any]) -> str:
     """Return that the kubelet has still to say who holds devices, empty where it has."""
-    found = ", ".join(_of(status, ASKS))
-    return f"the kubelet has not said yet whether pods hold {found}" if found else ""
+    devices = ", ".join(_of(status, ASKS))
+    return f"the kubelet has not said yet whether pods hold {devices}" if devices else ""
 
 
 def warnings(status: t.Mapping[str, t.Any]) -> t.Tuple[str, ...]:
     """Return which devices wait for which pods, by the daemon's status."""
-    found = _of(status, HELD)
-    return shown([f"{uuid}: {why}" for uuid, why in found.items()])
+    problems = _of(status, HELD)
+    return shown([f"{uuid}: {why}" for uuid, why in problems.items()])
 
 
 def expected(answer: str) -> t.Tuple[str, ...]:
@@ -32,15 +32,19 @@ def expected(answer: str) -> t.Tuple[str, ...]:
     return (*[line for line in lines if line.startswith(NOBODY)][:MOST], *waiting)
 
 
-def shown(found: t.Sequence[str]) -> t.Tuple[str, ...]:
+def shown(texts: t.Sequence[str]) -> t.Tuple[str, ...]:
     """Return warnings that name a few, and how many there are besides."""
-    more = [f"{len(found) - MOST} more devices wait for pods"] if len(found) > MOST else []
-    return (*(f"{NOBODY}{one}" for one in found[:MOST]), *more)
+    more = [f"{len(texts) - MOST} more devices wait for pods"] if len(texts) > MOST else []
+    return (*(f"{NOBODY}{text}" for text in texts[:MOST]), *more)
 
 
 def _of(status: t.Mapping[str, t.Any], reason: str) -> t.Dict[str, str]:
     """Return the problems of devices by their UUID, where that is what they are about."""
     resources = status.get("resources", {}).values()
-    problems = {uuid: why for one in resources for uuid, why in one.get("problems", {}).items()}
-    found = [one["uuid"] for one in status.get("devices", ()) if one.get("reason") == reason]
-    return {uuid: problems.get(uuid, "") for uuid in found}
+    problems = {
+        uuid: why for resource in resources for uuid, why in resource.get("problems", {}).items()
+    }
+    uuids = [
+        device["uuid"] for device in status.get("devices", ()) if device.get("reason") == reason
+    ]
+    return {uuid: problems.get(uuid, "") for uuid in uuids}

@@ -40,11 +40,11 @@ def family(release: t.Mapping[str, str]) -> t.Optional[Family]:
     return FAMILIES.get(distributions.family(release))
 
 
-def packages(found: Family, named: t.Optional[str]) -> t.List[str]:
+def packages(family: Family, named: t.Optional[str]) -> t.List[str]:
     """Return the packages that may bring a Python, the newest first, or that of a program that is named."""
     minors = range(NEWEST, OLDEST - 1, -1)
     program = (named or "").rpartition("/")[2]
-    return [found.package.format(one) for one in minors if program in ("", f"python3.{one}")]
+    return [family.package.format(minor) for minor in minors if program in ("", f"python3.{minor}")]
 
 
 class Missing(t.NamedTuple):

@@ -16,7 +16,7 @@ VARIABLE = "gpu_nodes_require_kubelet"
 def unregistered(status: t.Mapping[str, t.Any]) -> t.List[str]:
     """Return the resources that no kubelet knows of, from the daemon's status."""
     every = status.get("resources", {}).items()
-    return sorted(name for name, one in every if not one["registered"])
+    return sorted(name for name, resource in every if not resource["registered"])
 
 
 def missing(status: t.Mapping[str, t.Any], *, listens: bool) -> str:

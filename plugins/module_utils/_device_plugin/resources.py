@@ -15,5 +15,5 @@ HEALTHY, UNHEALTHY = "Healthy", "Unhealthy"  # as the kubelet has it
 def count(resource: t.Mapping[str, t.Any], health: str = "") -> int:
     """Return how many devices a resource has, or how many of such ``health``; of a shared one its shares."""
     devices, shares = (table(resource.get(name)) for name in ("devices", "shares"))
-    found = (uuid for uuid, one in devices.items() if health in ("", one))
-    return sum(one if is_whole(one) else 1 for one in map(shares.get, found))
+    uuids = (uuid for uuid, device in devices.items() if health in ("", device))
+    return sum(shared if is_whole(shared) else 1 for shared in map(shares.get, uuids))

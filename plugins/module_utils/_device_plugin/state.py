@@ -177,19 +177,19 @@ def wanted(params: t.Mapping[str, t.Any]) -> DesiredPlugin:
     configs = {CONFIG: _text(plain)}
     if named:
         named = {
-            name: dra.configured(f"configs: {name}", one, *allocation)
-            for name, one in sorted(named.items())
+            name: dra.configured(f"configs: {name}", config, *allocation)
+            for name, config in sorted(named.items())
         }
         named = {"default": plain, **named}
-        configs = {f"{CONFIGS}/{name}": _text(one) for name, one in named.items()}
+        configs = {f"{CONFIGS}/{name}": _text(config) for name, config in named.items()}
     if labels is not None and named and labels["default_config"] not in ("", *named):
         expected = f"one of the configurations: {', '.join(named)}"
         raise InputError.of("labels.default_config", labels["default_config"], expected)
     asked = settings(labels, choosing=bool(named)) if started and labels is not None else None
     more = {name: params[name] for name in ("python", "install_python", "require_kubelet")}
     digest, units = params["digest"] or "", params["units"] or {}
-    given = {"KUBECONFIG": params["dra"]["kubeconfig"], "NODE_NAME": params["dra"]["node_name"]}
-    lines = [_line(name, text) for name, text in given.items() if text]
+    variables = {"KUBECONFIG": params["dra"]["kubeconfig"], "NODE_NAME": params["dra"]["node_name"]}
+    lines = [_line(name, text) for name, text in variables.items() if text]
     more["dra_settings"] = f"{HEADER}{''.join(lines)}" if lines else ""
     more["owners"] = dra.owners(params["allocation"], params["dra"]["devices"])
     more["library"] = dra.verified_library(*allocation)

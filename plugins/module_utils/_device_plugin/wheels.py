@@ -45,7 +45,7 @@ def fits(file: str, python: str, machine: str) -> bool:
     if "abi3" in interfaces:
         taken |= {f"cp3{older}" for older in range(minor)}
     known = not {"none", "abi3", f"cp3{minor}"}.isdisjoint(interfaces)
-    here = any(one == "any" or one.endswith(f"_{machine}") for one in platforms)
+    here = any(platform == "any" or platform.endswith(f"_{machine}") for platform in platforms)
     return known and here and not taken.isdisjoint(tags)
 
 

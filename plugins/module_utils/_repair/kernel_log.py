@@ -81,14 +81,14 @@ class LoggedFaults(t.NamedTuple):
 
 def journal(text: str) -> t.Iterator[Line]:
     """Yield the lines of journalctl."""
-    for found in filter(None, map(JOURNAL.fullmatch, text.split("\n"))):
-        yield float(found[1]), found[2]
+    for match in filter(None, map(JOURNAL.fullmatch, text.split("\n"))):
+        yield float(match[1]), match[2]
 
 
 def ring_buffer(text: str, booted: float) -> t.Iterator[Line]:
     """Yield the lines of dmesg, which counts seconds from the boot on."""
-    for found in filter(None, map(RING_BUFFER.fullmatch, text.split("\n"))):
-        yield booted + float(found[1]), found[2]
+    for match in filter(None, map(RING_BUFFER.fullmatch, text.split("\n"))):
+        yield booted + float(match[1]), match[2]
 
 
 def read(lines: t.Iterable[Line]) -> LoggedFaults:

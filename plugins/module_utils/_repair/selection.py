@@ -51,7 +51,7 @@ def gpus_named(name: str, gpus: t.Iterable[G], by_index: t.Mapping[int, G]) -> t
         return []
     if address:
         return [gpu for gpu in known if gpu.pci == address]
-    same = [gpu for gpu in known if gpu.uuid.lower() == name.lower()]
-    if not same and name.isdecimal() and len(name) < 5 and int(name) in by_index:
+    by_uuid = [gpu for gpu in known if gpu.uuid.lower() == name.lower()]
+    if not by_uuid and name.isdecimal() and len(name) < 5 and int(name) in by_index:
         return [by_index[int(name)]]
-    return same or [gpu for gpu in known if gpu.serial == name]
+    return by_uuid or [gpu for gpu in known if gpu.serial == name]

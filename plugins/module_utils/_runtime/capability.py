@@ -86,7 +86,7 @@ class RuntimeCapability:
             warnings += kubelet.unknown_runtime(self._host, installed(self._host))
         for one in states:
             warnings += [*one.view.warnings, *one.runtime.moved()]
-        self._states = {one.runtime.kind.name: one for one in states}
+        self._states = {state.runtime.kind.name: state for state in states}
         return RuntimesState(tuple(states), tuple(warnings))
 
     def _check_program(self, chosen: t.Sequence[Runtime]) -> t.List[str]:
@@ -121,14 +121,14 @@ class RuntimeCapability:
         keep = [(*view.prefix, *key) for key, _value in view.settings]
         files = []
         every = not self._present and not self._config_path
-        for name, one in records.items():  # other files that may have something of ours in them
-            if name == view.file or one.runtime != runtime.kind.name:
+        for name, record in records.items():  # other files that may have something of ours in them
+            if name == view.file or record.runtime != runtime.kind.name:
                 continue
             if not every and name not in view.loaded:
                 continue
             moved = posixpath.basename(name) in EARLIER_DROP_INS
             if moved:  # what is set in a file of an earlier release goes to the one of this release
-                before = {one.path for one in records[name].entries}
+                before = {entry.path for entry in records[name].entries}
                 wanted = [((*view.prefix, *key), value) for key, value in view.settings]
                 changes += [one for one in wanted if one[0] in before and one not in changes]
             files.append(self._planned(runtime, view, name, [], [] if moved else keep))
@@ -157,10 +157,10 @@ class RuntimeCapability:
         self, runtime: Runtime, path: str, records: t.Mapping[str, Written]
     ) -> RuntimeOptions:
         """Return what is wanted, with the default runtime that our handler has taken the place of."""
-        for one in records[path].entries if path in records else ():
-            default = one.path[-1:] == runtime.kind.keys.default[-1:]
-            if default and one.value == self._wanted.handler and one.had:
-                return self._wanted._replace(instead=str(one.had[0]))
+        for entry in records[path].entries if path in records else ():
+            default = entry.path[-1:] == runtime.kind.keys.default[-1:]
+            if default and entry.value == self._wanted.handler and entry.had:
+                return self._wanted._replace(instead=str(entry.had[0]))
         return self._wanted
 
     def _planned(
@@ -285,7 +285,7 @@ class RuntimeCapability:
     def own(self, state: RuntimesState) -> OwnFiles:
         """Return what is root's alone."""
         files = (one.view.file for one in state.states)
-        proof = tuple(one for one in files if posixpath.splitext(one)[0].endswith(OWN_NAME))
+        proof = tuple(file for file in files if posixpath.splitext(file)[0].endswith(OWN_NAME))
         modes = {RECORD: 0o600} if self._present else {}
         return OwnFiles(self._host, modes, record=RECORD, proof=proof)
 

@@ -125,7 +125,7 @@ def section(config: Table, version: Version) -> t.Tuple[str, str]:
 def disables_cri(config: Table) -> bool:
     """Tell whether a configuration leaves the CRI plugin out."""
     names = config.get("disabled_plugins")
-    return isinstance(names, list) and any(one in DISABLING for one in names)
+    return isinstance(names, list) and any(name in DISABLING for name in names)
 
 
 def next_step(refusal: str, path: str) -> str:
@@ -144,9 +144,11 @@ def without_defaults(cri: Table) -> Table:
     if not isinstance(runtimes, t.Mapping):
         return cri
     named = {
-        name: {**one, "sandboxer": one.get("sandboxer") or SANDBOXER} if "sandboxer" in one else one
-        for name, one in runtimes.items()
-        if isinstance(one, t.Mapping)
+        name: {**runtime, "sandboxer": runtime.get("sandboxer") or SANDBOXER}
+        if "sandboxer" in runtime
+        else runtime
+        for name, runtime in runtimes.items()
+        if isinstance(runtime, t.Mapping)
     }
     return {**cri, "containerd": {**cri["containerd"], "runtimes": named}}
 
@@ -262,7 +264,7 @@ def choose_unit(kind: RuntimeKind, states: t.Mapping[str, t.Mapping[str, str]]) 
 
     ``states`` are systemd's properties LoadState and ActiveState of each unit.
     """
-    known = [one for one in kind.units if states[one].get("LoadState") == "loaded"]
+    known = [unit for unit in kind.units if states[unit].get("LoadState") == "loaded"]
     active = [one for one in known if states[one].get("ActiveState") == "active"]
     return (*active, *known, None)[0]
 
@@ -295,7 +297,7 @@ def imported(config: Table, path: str, names: t.Iterable[str]) -> t.List[str]:
     found: t.List[str] = []
     for pattern in patterns(config, path):
         depth = pattern.count("/")
-        same = [one for one in names if one.count("/") == depth] if "*" in pattern else ()
+        same = [name for name in names if name.count("/") == depth] if "*" in pattern else ()
         found += sorted(fnmatch.filter(same, pattern)) if "*" in pattern else [pattern]
     return list(dict.fromkeys(found))
 

@@ -77,26 +77,26 @@ def revert(config: Table, entries: t.Iterable[Entry]) -> t.Tuple[t.List[Change],
     """Return how entries are reverted; what others have set since then stays."""
     changes: t.List[Change] = []
     removals: t.List[Removal] = []
-    for one in entries:
-        found, _depth = find(config, one.path)
+    for entry in entries:
+        found, _depth = find(config, entry.path)
         if not found:
-            if one.value is None and one.had and find(config, one.path[:-1])[0]:
-                changes.append((one.path, one.had[0]))
+            if entry.value is None and entry.had and find(config, entry.path[:-1])[0]:
+                changes.append((entry.path, entry.had[0]))
             continue
-        if found == (one.value,):
-            rest: t.Any = one.had[0] if one.had else None
-        elif isinstance(found[0], list) and isinstance(one.value, list):
-            had = one.had[0] if one.had and isinstance(one.had[0], list) else []
-            ours = [item for item in one.value if item not in had]
+        if found == (entry.value,):
+            rest: t.Any = entry.had[0] if entry.had else None
+        elif isinstance(found[0], list) and isinstance(entry.value, list):
+            had = entry.had[0] if entry.had and isinstance(entry.had[0], list) else []
+            ours = [item for item in entry.value if item not in had]
             rest = [item for item in found[0] if item not in ours]
             if rest == found[0]:
                 continue
         else:
             continue
-        if one.had or rest:
-            changes.append((one.path, rest))
+        if entry.had or rest:
+            changes.append((entry.path, rest))
         else:
-            removals.append((one.path, one.depth))
+            removals.append((entry.path, entry.depth))
     return changes, removals
 
 

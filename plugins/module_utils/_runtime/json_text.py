@@ -84,7 +84,7 @@ def _members(text: str, at: int) -> t.Tuple[t.List[Member], int]:
 
 def _member(text: str, at: int, key: str) -> t.Optional[Member]:
     # Where a key is there twice, the last one counts.
-    return next((one for one in reversed(_members(text, at)[0]) if one.key == key), None)
+    return next((member for member in reversed(_members(text, at)[0]) if member.key == key), None)
 
 
 def _set(text: str, path: Path, value: t.Any) -> str:

@@ -232,7 +232,7 @@ def check_wanted(wanted: RuntimeOptions, config_path: t.Optional[str]) -> None:
         expected = "a name of its own: containers that ask for nothing use this one"
         raise InputError.of("handler", wanted.handler, expected)
     paths = [("handler_path", wanted.runtime_path), ("config_path", config_path or "/")]
-    for key, path in paths + [("spec_dirs", one) for one in wanted.spec_dirs]:
+    for key, path in paths + [("spec_dirs", spec_dir) for spec_dir in wanted.spec_dirs]:
         if not path.startswith("/"):
             raise InputError.of(key, path, "an absolute path")
 

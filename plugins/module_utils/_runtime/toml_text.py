@@ -32,15 +32,15 @@ def edit(text: str, changes: t.Sequence[Change], removals: t.Sequence[Removal] =
 def line(text: str, path: Path) -> int:
     """Return the line of a key or of a table's heading, or of the nearest one around it; 1 where there is none."""
     document = Document(text)
-    places = {one.path: one.start for one in document.headings}
-    places.update((one.path, one.start) for one in document.entries.values())
+    places = {heading.path: heading.start for heading in document.headings}
+    places.update((entry.path, entry.start) for entry in document.entries.values())
     known = (places[path[:size]] for size in range(len(path), -1, -1) if path[:size] in places)
     return text.count("\n", 0, next(known)) + 1
 
 
 def key_text(parts: t.Iterable[str]) -> str:
     """Return a key as files have it."""
-    return ".".join(one if BARE.fullmatch(one) else value_text(one) for one in parts)
+    return ".".join(part if BARE.fullmatch(part) else value_text(part) for part in parts)
 
 
 def value_text(value: t.Any) -> str:
@@ -66,7 +66,7 @@ class _Setting:
         self._document = document
         self._newline = "\r\n" if "\r\n" in document.text else "\n"
         self._splices: t.List[Splice] = []
-        self._headings = {one.path: one for one in document.headings}
+        self._headings = {heading.path: heading for heading in document.headings}
         # The last key of each table, by the number of its heading.
         self._last = {one.heading: one for one in document.entries.values()}
         self._indents = {one.path: self._indent(one.start) for one in document.headings[1:]}
@@ -83,10 +83,10 @@ class _Setting:
                 self._splices.append((around.value, around.end, value_text(value)))
             else:
                 inline.setdefault(around, {})[path[len(around.path) :]] = value
-        for at, found in lines.items():
-            self._add_lines(self._headings[at], found)
-        for at, found in tables.items():
-            self._add_table(at, found)
+        for at, line in lines.items():
+            self._add_lines(self._headings[at], line)
+        for at, table in tables.items():
+            self._add_table(at, table)
         for entry, values in inline.items():
             shown = document.text[entry.value : entry.end]
             for path, value in values.items():
@@ -127,7 +127,7 @@ class _Setting:
                 raise no_table(path[:size], path[-1])
             if kind == DOTTED:  # no heading may open it again: it goes where its keys with dots are
                 entries = self._document.entries.values()
-                made = (one.heading for one in entries if one.path[:size] == path[:size])
+                made = (entry.heading for entry in entries if entry.path[:size] == path[:size])
                 return self._document.headings[next(made, 0)].path
             if kind is not None:
                 break
@@ -181,12 +181,12 @@ class _Setting:
     def _near(self, path: Path) -> Heading:
         """Return the heading that a new table goes to: its first child's, or the last one that shares the most."""
         best, most = self._document.headings[0], -1
-        for one in self._document.headings:
-            if one.path[: len(path)] == path:
-                return one
-            shared = _shared(one.path, path)
+        for heading in self._document.headings:
+            if heading.path[: len(path)] == path:
+                return heading
+            shared = _shared(heading.path, path)
             if shared >= most:
-                best, most = one, shared
+                best, most = heading, shared
         return best if most else self._document.headings[-1]
 
     def _end(self, heading: Heading) -> int:
@@ -208,17 +208,18 @@ class _Setting:
     def _step(self) -> str:
         """Return how much further than its heading the file indents a key."""
         document = self._document
-        for one in document.entries.values():
-            if one.heading:
-                heading = document.headings[one.heading]
-                return self._indent(one.start)[len(self._indent(heading.start)) :]
+        for entry in document.entries.values():
+            if entry.heading:
+                heading = document.headings[entry.heading]
+                return self._indent(entry.start)[len(self._indent(heading.start)) :]
         return ""
 
     def _is_dense(self) -> bool:
         """Tell whether the file's tables follow each other without blank lines."""
         text, headings = self._document.text, self._document.headings[2:]
         return bool(headings) and not any(
-            re.search(r"\n[ \t]*\r?\n\Z", text[: one.start][-LOOKED_BACK:]) for one in headings
+            re.search(r"\n[ \t]*\r?\n\Z", text[: heading.start][-LOOKED_BACK:])
+            for heading in headings
         )
 
 
@@ -265,7 +266,7 @@ def _without(text: str, removals: t.Sequence[Removal]) -> str:
                 continue
         if entry is not None:
             lines.setdefault(entry.path, depth)
-    gone = [(one.start, one.line_end) for one in map(document.entries.__getitem__, lines)]
+    gone = [(line.start, line.line_end) for line in map(document.entries.__getitem__, lines)]
     for one in _empty(document, lines):  # each with the blank line before it
         blank = re.search(
             r"(?<=\n)[ \t]*\r?\n\Z", text[max(one.start - LOOKED_BACK, 0) : one.start]
@@ -287,11 +288,11 @@ def _empty(document: Document, lines: t.Mapping[Path, int]) -> t.List[Heading]:
             table = path[:level]
             below = [one for one in headings if one.path[:level] == table]
             if any(one.path != table for one in below) or any(
-                one[:level] == table for one in entries
+                entry[:level] == table for entry in entries
             ):
                 break
             gone += below
-            headings = [one for one in headings if one not in below]
+            headings = [heading for heading in headings if heading not in below]
     return gone
 
 

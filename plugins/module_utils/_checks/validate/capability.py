@@ -81,8 +81,8 @@ class ValidateCapability:
         deadline = begun + self._params["wait_timeout"]
         while True:
             node = self._node()
-            found = checks(node, self._options)
-            if not settles(found) or time.monotonic() >= deadline:
+            results = checks(node, self._options)
+            if not settles(results) or time.monotonic() >= deadline:
                 break
             time.sleep(PAUSE)
         if node.gpus.answering and not node.driver.problem:
@@ -130,26 +130,26 @@ class ValidateCapability:
 
     def _with_gpus(self, node: NodeState) -> NodeState:
         with self._connect() as nvml:
-            found, broken = nvml.gpus()
+            answering, broken = nvml.gpus()
             aside = node.gpus.aside
             if aside.found.gpus:
                 moved = elsewhere(aside.found, seen(nvml).values())
                 aside = aside._replace(elsewhere=moved)
-            migs = [mig for gpu in found for mig in nvml.mig_devices(gpu)]
+            migs = [mig for gpu in answering for mig in nvml.mig_devices(gpu)]
             idle = ""
             with contextlib.suppress(NvmlError):  # none where the driver does not say who uses them
-                free = [gpu for gpu in found if aside.found.of(gpu.uuid) is None]
+                free = [gpu for gpu in answering if aside.found.of(gpu.uuid) is None]
                 processes = [process for gpu in free for process in nvml.processes(gpu)]
                 uuids = {gpu.uuid for gpu in free}
                 parts = [mig for mig in migs if mig.gpu_uuid in uuids]
                 idle = idle_device(free, parts, processes, node.plugin.used)
             state = node.gpus._replace(
-                answering=tuple(found),
+                answering=tuple(answering),
                 lost=tuple(map(str, broken)),
                 mig_uuids=tuple(mig.uuid for mig in migs),
                 aside=aside,
                 idle=idle,
-                layout=layout(self._host, nvml, found, broken),
+                layout=layout(self._host, nvml, answering, broken),
             )
             return node._replace(gpus=state, cdi=current(self._host, nvml))
 
@@ -190,8 +190,8 @@ class ValidateCapability:
         return _told(state)
 
 
-def _tried(found: t.Mapping[str, Answer]) -> bool:
-    return any(one.cuda is not None for one in found.values())
+def _tried(answers: t.Mapping[str, Answer]) -> bool:
+    return any(answer.cuda is not None for answer in answers.values())
 
 
 def _told(state: ValidateState) -> t.Dict[str, t.Any]:

@@ -34,12 +34,12 @@ def checks(
         return [skipped(name, "nothing keeps a CDI specification here") for name in NAMES]
     path = report.path
     step = "see the log of gpu-cdi.service, fix the cause, then run the role gpu.node.cdi"
-    words = "gpu-cdi.service failed: the specification is not kept up to date"
+    failed = "gpu-cdi.service failed: the specification is not kept up to date"
     gone = ", ".join(report.missing)
     mounts = f"{path} mounts files that are gone ({gone})" if gone else ""
     differs = f"{path} is out of date{few(current.differences)}" if current.differences else ""
     return [
-        judged(SERVICE, words if report.failed else "", step),
+        judged(SERVICE, failed if report.failed else "", step),
         _devices(report, devices),
         judged(FILES, current.lost or mounts, current.next_step or AGAIN),
         skipped(CURRENT, current.unknown) if current.unknown else judged(CURRENT, differs, AGAIN),
@@ -50,7 +50,7 @@ def _devices(report: CdiReport, devices: t.Optional[t.Sequence[str]]) -> Check:
     if devices is None:
         return skipped(DEVICES, "the driver does not answer")
     # Devices are described by their UUIDs, and once more by their index.
-    described = [one for one in report.devices or () if one.startswith(("GPU-", "MIG-"))]
-    same = sorted(described) == sorted(devices)
-    words = f"{report.path} does not describe the devices that the GPUs have"
-    return judged(DEVICES, "" if same else words, AGAIN)
+    described = [device for device in report.devices or () if device.startswith(("GPU-", "MIG-"))]
+    matches = sorted(described) == sorted(devices)
+    cause = f"{report.path} does not describe the devices that the GPUs have"
+    return judged(DEVICES, "" if matches else cause, AGAIN)

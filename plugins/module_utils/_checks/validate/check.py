@@ -51,7 +51,7 @@ def skipped(name: str, reason: str) -> Check:
 
 def because(reasons: t.Iterable[str]) -> str:
     """Return reasons in brackets, to be put behind a cause and without their next steps; empty where there are none."""
-    text = "; ".join(filter(None, (one.partition(". Next step:")[0] for one in reasons)))
+    text = "; ".join(filter(None, (reason.partition(". Next step:")[0] for reason in reasons)))
     return f" ({text})" if text else ""
 
 
@@ -61,17 +61,17 @@ def few(reasons: t.Sequence[str]) -> str:
     return because([*reasons[:MOST], *more])
 
 
-def of_state(found: t.Iterable[Check], state: str) -> t.List[Check]:
+def of_state(checks: t.Iterable[Check], state: str) -> t.List[Check]:
     """Return the checks in a state."""
-    return [one for one in found if one.state == state]
+    return [check for check in checks if check.state == state]
 
 
-def message(found: t.Sequence[Check]) -> str:
+def message(checks: t.Sequence[Check]) -> str:
     """Return what to say of the checks that fail, a line for each; empty where none does."""
-    bad = [str(one) for one in of_state(found, FAILED)]
+    bad = [str(check) for check in of_state(checks, FAILED)]
     if len(bad) < 2:
         return "".join(bad)
-    return "\n".join([f"{len(bad)} of {len(found)} checks fail", *bad])
+    return "\n".join([f"{len(bad)} of {len(checks)} checks fail", *bad])
 
 
 def told(found: t.Sequence[Check]) -> t.Dict[str, t.Any]:
@@ -81,18 +81,18 @@ def told(found: t.Sequence[Check]) -> t.Dict[str, t.Any]:
     return {"checks": checks, "failed_checks": failed, "failure": message(found)}
 
 
-def verdict(found: t.Sequence[Check]) -> str:
+def verdict(checks: t.Sequence[Check]) -> str:
     """Return in a few words whether the node is ready."""
-    failed, notes = (len(of_state(found, state)) for state in (FAILED, WARNING))
+    failed, notes = (len(of_state(checks, state)) for state in (FAILED, WARNING))
     if failed:
-        return f"not ready, {failed} of {len(found)} checks fail"
+        return f"not ready, {failed} of {len(checks)} checks fail"
     return f"ready, {counted(notes, 'warning')}" if notes else "ready"
 
 
-def lines(found: t.Iterable[Check]) -> t.List[str]:
+def lines(checks: t.Iterable[Check]) -> t.List[str]:
     """Return checks for a display, a line for each state: their names, and the reasons of those that were skipped."""
     named: t.Dict[str, t.Dict[str, t.List[str]]] = {}
-    for one in found:
+    for one in checks:
         reason = one.cause if one.state == SKIPPED else ""
         named.setdefault(one.state, {}).setdefault(reason, []).append(one.name)
     return [

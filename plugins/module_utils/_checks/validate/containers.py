@@ -65,37 +65,37 @@ class ContainerState(t.NamedTuple):
 def answer(out: str, err: str, rc: int) -> Answer:
     """Read what the program printed; where it printed nothing, say what the runtime said instead."""
     lines = [line for line in out.splitlines() if line.startswith("{")]
-    told = table_in(lines[-1] if lines else "")
-    if not told:
-        said = [line for line in (*out.splitlines(), *err.splitlines()) if line.strip()]
-        return Answer(problem=cut(said[-1].strip()) if said else f"it ended with status {rc}")
-    cuda = told.get("cuda")
-    uuids = tuple(map(str, rows(told.get("uuids"))))
-    problem = cut(str(told.get("problem") or ""))
+    report = table_in(lines[-1] if lines else "")
+    if not report:
+        output = [line for line in (*out.splitlines(), *err.splitlines()) if line.strip()]
+        return Answer(problem=cut(output[-1].strip()) if output else f"it ended with status {rc}")
+    cuda = report.get("cuda")
+    uuids = tuple(map(str, rows(report.get("uuids"))))
+    problem = cut(str(report.get("problem") or ""))
     sums = cut(cuda) if isinstance(cuda, str) else None
-    return Answer(uuids, problem, sums, str(told.get("untried") or ""))
+    return Answer(uuids, problem, sums, str(report.get("untried") or ""))
 
 
-def container(runtime: str, found: Answer, gpus: t.Sequence[str]) -> Check:
+def container(runtime: str, answer: Answer, gpus: t.Sequence[str]) -> Check:
     """Check that a runtime's container was started, and that NVML in it has all GPUs of the node."""
     name = f"{runtime}: container"
-    if found.unknown:
-        return skipped(name, found.unknown)
+    if answer.unknown:
+        return skipped(name, answer.unknown)
     step = f"see the log of {runtime}; the role gpu.node.cdi regenerates the specification"
-    if found.problem:
-        return judged(name, f"a container does not open the GPUs: {found.problem}", step)
-    missing = sorted(set(gpus) - set(found.uuids))
-    words = f"a container with all GPUs does not see {', '.join(missing)}" if missing else ""
-    return judged(name, words, step)
+    if answer.problem:
+        return judged(name, f"a container does not open the GPUs: {answer.problem}", step)
+    missing = sorted(set(gpus) - set(answer.uuids))
+    cause = f"a container with all GPUs does not see {', '.join(missing)}" if missing else ""
+    return judged(name, cause, step)
 
 
-def cuda(found: t.Mapping[str, Answer], unknown: str) -> Check:
+def cuda(answers: t.Mapping[str, Answer], unknown: str) -> Check:
     """Check that a kernel ran, by the answers from where it may have; ``unknown`` says why it was not tried."""
-    for where, one in found.items():
-        if one.cuda is not None:
-            words = f"the sum of two vectors failed {where}: {one.cuda}" if one.cuda else ""
-            return judged(CUDA, words, "see the kernel's log for XIDs (journalctl -k -g Xid)")
-    untried = [one.untried for one in found.values()][-1:]
+    for where, answer in answers.items():
+        if answer.cuda is not None:
+            cause = f"the sum of two vectors failed {where}: {answer.cuda}" if answer.cuda else ""
+            return judged(CUDA, cause, "see the kernel's log for XIDs (journalctl -k -g Xid)")
+    untried = [answer.untried for answer in answers.values()][-1:]
     return skipped(CUDA, "".join(untried) or unknown or "it was not tried")
 
 
@@ -119,7 +119,7 @@ class Python(t.NamedTuple):
 
     def command(self, source: str, *words: str) -> t.List[str]:
         """Return the words that run a program's source in a container: by the loader, as its root has none."""
-        libraries = ":".join([*LIBRARIES, *(HOST + one for one in self.libraries)])
+        libraries = ":".join([*LIBRARIES, *(HOST + library for library in self.libraries)])
         python = [HOST + self.loader, "--library-path", libraries, HOST + self.program]
         return [*python, "-S", "-s", "-B", "-c", source, *words]
 
@@ -132,11 +132,13 @@ class Python(t.NamedTuple):
 def python(program: str, prefix: str, maps: str) -> t.Optional[Python]:
     """Return a Python from what the kernel has mapped of it; None where its loader is not glibc's."""
     paths = {line.split(None, 5)[5] for line in maps.splitlines() if len(line.split(None, 5)) == 6}
-    files = sorted(one for one in paths if one.startswith("/") and ".so" in posixpath.basename(one))
+    files = sorted(
+        path for path in paths if path.startswith("/") and ".so" in posixpath.basename(path)
+    )
     loaders = [one for one in files if posixpath.basename(one).startswith(("ld-linux", "ld-2."))]
     if not loaders:
         return None
-    folders = dict.fromkeys(posixpath.dirname(one) for one in files if "nvidia" not in one)
+    folders = dict.fromkeys(posixpath.dirname(file) for file in files if "nvidia" not in file)
     return Python(program, prefix, loaders[0], tuple(folders))
 
 
@@ -149,16 +151,16 @@ class Device(t.NamedTuple):
 
 def edits(spec: Spec) -> t.List[Spec]:
     """Return what a specification gives a container that asks for all devices. ValueError: it has no such name."""
-    for one in spec["devices"]:
-        if one["name"] == "all":
-            return [spec.get("containerEdits", {}), one["containerEdits"]]
+    for device in spec["devices"]:
+        if device["name"] == "all":
+            return [spec.get("containerEdits", {}), device["containerEdits"]]
     raise ValueError("it has no device named all")
 
 
-def nodes(given: t.Sequence[Spec]) -> t.Dict[str, str]:
+def nodes(edits: t.Sequence[Spec]) -> t.Dict[str, str]:
     """Return the device nodes of edits, the machine's path by the container's."""
-    found = [node for one in given for node in one.get("deviceNodes", ())]
-    return {str(one["path"]): str(one.get("hostPath") or one["path"]) for one in found}
+    nodes = [node for one in edits for node in one.get("deviceNodes", ())]
+    return {str(one["path"]): str(one.get("hostPath") or one["path"]) for one in nodes}
 
 
 def variables(python_on: Python, share: t.Optional[Share]) -> t.Dict[str, str]:
@@ -179,7 +181,7 @@ def config(
     ``devices`` are its nodes, by their paths.
     """
     mounts = [one for each in given for one in each.get("mounts", ())]
-    binds = [_bind(one, HOST + one, ["rbind", "ro"]) for one in python_on.folders]
+    binds = [_bind(folder, HOST + folder, ["rbind", "ro"]) for folder in python_on.folders]
     usual = ["ro", "rbind"]
     for one in mounts:
         binds.append(_bind(one["hostPath"], one["containerPath"], one.get("options") or usual))
@@ -217,8 +219,8 @@ def config(
         "linux": {
             "namespaces": [{"type": one} for one in ("mount", "pid", "ipc", "uts", "network")],
             "devices": [
-                {"path": path, "type": "c", **one._asdict(), "fileMode": 0o666}
-                for path, one in devices.items()
+                {"path": path, "type": "c", **device._asdict(), "fileMode": 0o666}
+                for path, device in devices.items()
             ],
             "resources": {
                 "devices": [

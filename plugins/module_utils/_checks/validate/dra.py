@@ -40,19 +40,19 @@ class DraReport:
     gpus: t.FrozenSet[str] = frozenset()
 
     @classmethod
-    def of(cls, told: t.Any) -> DraReport:
+    def of(cls, status: t.Any) -> DraReport:
         """Read the driver's status, also of another version, or none."""
-        found = table(told)
-        problems = table(found.get("enforcement_problems"))
+        report = table(status)
+        problems = table(report.get("enforcement_problems"))
         return cls(
-            state=text(found.get("state")),
-            problem=text(found.get("problem")),
-            registered=found.get("registered") is True,
-            registration_problem=text(found.get("registration_problem")),
-            enforcement=text(found.get("enforcement")),
-            unpublished=text(table(found.get("published")).get("problem")),
-            unenforced={uuid: str(one) for uuid, one in problems.items() if one},
-            gpus=frozenset(table(found.get("gpus"))),
+            state=text(report.get("state")),
+            problem=text(report.get("problem")),
+            registered=report.get("registered") is True,
+            registration_problem=text(report.get("registration_problem")),
+            enforcement=text(report.get("enforcement")),
+            unpublished=text(table(report.get("published")).get("problem")),
+            unenforced={uuid: str(problem) for uuid, problem in problems.items() if problem},
+            gpus=frozenset(table(report.get("gpus"))),
         )
 
 
@@ -100,7 +100,7 @@ def _slices(dra: DraFacts, gpus: t.Optional[t.Sequence[Gpu]], kubelet: Kubelet) 
         return _late(SLICES, words, kubelet)
     if gpus is None:
         return skipped(SLICES, "the driver does not answer")
-    ours = frozenset(one.uuid for one in gpus if dra.owners.of(one) == DRA)
+    ours = frozenset(gpu.uuid for gpu in gpus if dra.owners.of(gpu) == DRA)
     wrong = sorted(ours ^ dra.driver.gpus)
     words = f"what is published and what is given to DRA differ in {', '.join(wrong)}"
     return judged(SLICES, words if wrong else "", f"systemctl restart {UNIT}")

@@ -50,81 +50,82 @@ class DriverFacts:
     nodes_unknown: str = ""
 
 
-def checks(found: DriverFacts, version: str, source: str) -> t.List[Check]:
+def checks(driver: DriverFacts, version: str, source: str) -> t.List[Check]:
     """Return the checks of the driver; a user asks for the version, or the branch, and where it comes from."""
     return [
-        judged(DRIVER, found.problem, KERNEL_LOG if found.slow else BRING_UP),
-        _version(found, version, source),
-        _reboot(found),
-        _kernels(found),
-        _fabric(found),
-        _device_nodes(found),
+        judged(DRIVER, driver.problem, KERNEL_LOG if driver.slow else BRING_UP),
+        _version(driver, version, source),
+        _reboot(driver),
+        _kernels(driver),
+        _fabric(driver),
+        _device_nodes(driver),
     ]
 
 
-def _version(found: DriverFacts, version: str, source: str) -> Check:
-    if not found.loaded:
+def _version(driver: DriverFacts, version: str, source: str) -> Check:
+    if not driver.loaded:
         return skipped(VERSION, "no driver is loaded")
-    if found.libraries and found.loaded not in found.libraries:
-        libraries = ", ".join(found.libraries)
-        words = f"version {found.loaded} is loaded, the libraries are of {libraries}"
+    if driver.libraries and driver.loaded not in driver.libraries:
+        libraries = ", ".join(driver.libraries)
+        cause = f"version {driver.loaded} is loaded, the libraries are of {libraries}"
         step = "reboot the node, or reload the modules (nvidia_driver_reload: when_idle)"
-        return judged(VERSION, words, step)
-    if Version(found.loaded).fits(version):
+        return judged(VERSION, cause, step)
+    if Version(driver.loaded).fits(version):
         return Check(VERSION)
-    words = f"version {found.loaded} is loaded, and nvidia_driver_version asks for {version}"
+    cause = f"version {driver.loaded} is loaded, and nvidia_driver_version asks for {version}"
     if source == "preinstalled":
-        return judged(VERSION, words, "install that version, or correct nvidia_driver_version")
-    return judged(VERSION, words, "run the playbook gpu.node.upgrade_driver")
+        return judged(VERSION, cause, "install that version, or correct nvidia_driver_version")
+    return judged(VERSION, cause, "run the playbook gpu.node.upgrade_driver")
 
 
-def _reboot(found: DriverFacts) -> Check:
-    if found.nouveau:
+def _reboot(driver: DriverFacts) -> Check:
+    if driver.nouveau:
         return judged(REBOOT, "the nouveau driver holds the GPUs", "reboot the node")
-    if found.pending is None:
+    if driver.pending is None:
         return Check(REBOOT)
-    words = f"the distribution asks for a reboot{because([', '.join(found.pending)])}"
-    return judged(REBOOT, words, "reboot the node at a time that suits", fails=False)
+    cause = f"the distribution asks for a reboot{because([', '.join(driver.pending)])}"
+    return judged(REBOOT, cause, "reboot the node at a time that suits", fails=False)
 
 
-def _kernels(found: DriverFacts) -> Check:
+def _kernels(driver: DriverFacts) -> Check:
     """Fail where the next boot would be into a kernel without the driver: boot loaders take the newest."""
-    if not found.bare:
+    if not driver.bare:
         return Check(KERNELS)
-    some = len(found.bare) > 1
-    words = (
-        f"the kernel{'s' if some else ''} {', '.join(found.bare)} {'have' if some else 'has'} no modules of the driver:"
-        " after a boot into it no GPU works"
+    plural, verb = ("s", "have") if len(driver.bare) > 1 else ("", "has")
+    cause = (
+        f"the kernel{plural} {', '.join(driver.bare)} {verb} no modules of the driver: after a boot into it no GPU"
+        " works"
     )
     step = f"{BRING_UP}, which says what it lacks, or remove it"
     numbers = {
-        one: [int(n) for n in re.findall(r"\d+", one)] for one in found.kernels or found.bare
+        kernel: [int(n) for n in re.findall(r"\d+", kernel)]
+        for kernel in driver.kernels or driver.bare
     }
     newest = max(numbers, key=lambda one: numbers[one])
-    return judged(KERNELS, words, step, fails=newest in found.bare)
+    return judged(KERNELS, cause, step, fails=newest in driver.bare)
 
 
-def _device_nodes(found: DriverFacts) -> Check:
+def _device_nodes(driver: DriverFacts) -> Check:
     """Fail if a node is missing or keeps out containers whose user is not root; one that is too open is a warning."""
-    nodes = found.device_nodes
-    if found.missing_nodes:
-        return judged(DEVICE_NODES, "; ".join(found.missing_nodes), MAKE_NODES)
+    nodes = driver.device_nodes
+    if driver.missing_nodes:
+        return judged(DEVICE_NODES, "; ".join(driver.missing_nodes), MAKE_NODES)
     if not nodes:
-        unknown = found.nodes_unknown
+        unknown = driver.nodes_unknown
         return skipped(DEVICE_NODES, unknown) if unknown else Check(DEVICE_NODES)
-    closed = any(one.is_closed for one in nodes)
+    closed = any(node.is_closed for node in nodes)
     return judged(DEVICE_NODES, "; ".join(map(str, nodes)), way_back(nodes), fails=closed)
 
 
-def _fabric(found: DriverFacts) -> Check:
-    if not found.switches:
+def _fabric(driver: DriverFacts) -> Check:
+    if not driver.switches:
         return skipped(FABRIC, "the GPUs are not joined by NVSwitches")
     log = f"see journalctl -u {FABRIC_SERVICE}"
-    if found.fabric != "active":
-        state = found.fabric or "not there"
-        words = f"{FABRIC_SERVICE} is {state}, and without it CUDA does not start"
-        return judged(FABRIC, words, f"{log}; it must be of exactly the driver's version")
-    other = found.fabric_version and found.loaded and found.fabric_version != found.loaded
-    words = f"it has version {found.fabric_version}, the driver {found.loaded}" if other else ""
+    if driver.fabric != "active":
+        state = driver.fabric or "not there"
+        cause = f"{FABRIC_SERVICE} is {state}, and without it CUDA does not start"
+        return judged(FABRIC, cause, f"{log}; it must be of exactly the driver's version")
+    other = driver.fabric_version and driver.loaded and driver.fabric_version != driver.loaded
+    cause = f"it has version {driver.fabric_version}, the driver {driver.loaded}" if other else ""
     step = "install the fabric manager of the driver's version (gpu.node.gpu_nodes)"
-    return judged(FABRIC, words, step)
+    return judged(FABRIC, cause, step)

@@ -73,29 +73,29 @@ def idle_device(
     return next((name for name in names if name not in used), "")
 
 
-def count(state: GpuState, wanted: int = -1) -> Check:
+def count(state: GpuState, expected: int = -1) -> Check:
     """Check that all GPUs of the bus answer, or where the user says how many there must be, that those do.
 
-    ``wanted`` is -1 where nobody says.
+    ``expected`` is -1 where nobody says.
     """
     on_bus, answering, recorded = state.on_bus, len(state.answering), state.recorded
     complete, missing = answering == on_bus, str(recorded)
-    if answering == wanted or (complete and wanted < 0 and not missing):
+    if answering == expected or (complete and expected < 0 and not missing):
         return Check(GPUS)
     cause = f"{answering} of {on_bus} GPUs on the PCI bus answer{because(state.lost)}"
-    if wanted < 0 and missing:
+    if expected < 0 and missing:
         return judged(GPUS, missing if complete else f"{cause}; {missing}", recorded.next_step)
-    if wanted < 0:
+    if expected < 0:
         step = "see the kernel's log for the missing ones (journalctl -k -g NVRM)"
         return judged(GPUS, cause, step)
     step = "correct validate_gpu_count, or look for the missing GPUs with lspci -d 10de:"
     cause = "; ".join(filter(None, (cause, missing)))
-    return judged(GPUS, f"validate_gpu_count asks for {wanted}, and {cause}", step)
+    return judged(GPUS, f"validate_gpu_count asks for {expected}, and {cause}", step)
 
 
-def count_without_aside(state: GpuState, wanted: int) -> Check:
+def count_without_aside(state: GpuState, expected: int) -> Check:
     """Check the count, with a warning only where it holds without GPUs that are set aside and do not answer."""
-    check, recorded = count(state, wanted), state.recorded
+    check, recorded = count(state, expected), state.recorded
     answering = {gpu.pci_bus_id for gpu in state.answering}
     gone = {entry.pci for entry in state.aside.found.gpus.values()} - answering
     gone &= {*recorded.there, *recorded.known}
@@ -105,10 +105,10 @@ def count_without_aside(state: GpuState, wanted: int) -> Check:
         tuple(address for address in addresses if address not in gone)
         for addresses in (recorded.known, recorded.there)
     )
-    others = state._replace(
+    remaining = state._replace(
         on_bus=len(on_bus), lost=(), recorded=Gpus(known, on_bus, recorded.meant)
     )
-    holds = count(others, max(0, wanted - len(gone)) if wanted >= 0 else -1).holds
+    holds = count(remaining, max(0, expected - len(gone)) if expected >= 0 else -1).holds
     return check._replace(state=WARNING) if holds else check
 
 
@@ -117,15 +117,15 @@ def quarantine(aside: SetAside) -> t.List[Check]:
     if aside.problem:
         return [Check(QUARANTINE, FAILED_CHECK, *_split(aside.problem))]
     named = {"the node": aside.found.node} if aside.found.node else {}
-    entries = [f"{name} is {one}" for name, one in {**named, **aside.found.gpus}.items()]
+    entries = [f"{name} is {text}" for name, text in {**named, **aside.found.gpus}.items()]
     if not entries:
         return []
-    words = "; ".join(
+    cause = "; ".join(
         [*entries[:MOST], *([f"and {len(entries) - MOST} more"] if entries[MOST:] else [])]
     )
     return [
-        judged(QUARANTINE, words, "run gpu.node.release for what is repaired", fails=False),
-        *(judged(QUARANTINE, *_split(one), fails=False) for one in aside.elsewhere),
+        judged(QUARANTINE, cause, "run gpu.node.release for what is repaired", fails=False),
+        *(judged(QUARANTINE, *_split(text), fails=False) for text in aside.elsewhere),
     ]
 
 
@@ -135,19 +135,19 @@ def _split(text: str) -> t.Tuple[str, str]:
     return cause, step
 
 
-def layout(found: t.Optional[Layout], unread: str) -> Check:
+def layout(state: t.Optional[Layout], unread: str) -> Check:
     """Check that the GPUs are as the declared layout says; ``unread`` is why they could not be read."""
-    if found is None:
+    if state is None:
         return skipped(MIG, "no MIG layout is declared")
-    if found.problem:
-        words = f"the layout {found.name or 'that was declared'} can't be compared: {found.problem}"
-        return judged(MIG, words, AGAIN)
+    if state.problem:
+        cause = f"the layout {state.name or 'that was declared'} can't be compared: {state.problem}"
+        return judged(MIG, cause, AGAIN)
     if unread:
         return skipped(MIG, unread)
-    if not found.differences:
+    if not state.differences:
         return Check(MIG)
-    words = f"the GPUs are not in the layout {found.name}{few(found.differences)}"
-    return judged(MIG, words, "run the playbook gpu.node.mig")
+    cause = f"the GPUs are not in the layout {state.name}{few(state.differences)}"
+    return judged(MIG, cause, "run the playbook gpu.node.mig")
 
 
 def at_boot(report: MigReport) -> Check:

@@ -63,9 +63,9 @@ class NodeState(t.NamedTuple):
 
 def components(names: t.Sequence[str]) -> t.FrozenSet[str]:
     """Return the parts that a node must have; none where all are named, which says nothing of this node."""
-    for one in names:
-        if one not in COMPONENTS:
-            raise InputError.of("components", one, f"one of {', '.join(COMPONENTS)}")
+    for name in names:
+        if name not in COMPONENTS:
+            raise InputError.of("components", name, f"one of {', '.join(COMPONENTS)}")
     return frozenset() if set(COMPONENTS) - {"validate"} <= set(names) else frozenset(names)
 
 
@@ -114,15 +114,15 @@ def checks(node: NodeState, options: ValidateOptions) -> t.List[Check]:
     ]
 
 
-def settles(found: t.Iterable[Check]) -> bool:
+def settles(results: t.Iterable[Check]) -> bool:
     """Tell whether what fails may be on its way: nothing else does."""
-    bad = {one.name for one in of_state(found, FAILED)}
+    bad = {check.name for check in of_state(results, FAILED)}
     return bool(bad) and bad <= SETTLING
 
 
-def summary(node: NodeState, found: t.Sequence[Check]) -> str:
+def summary(node: NodeState, results: t.Sequence[Check]) -> str:
     """Return a line with the GPUs of the node, and whether it is ready."""
-    facts = [verdict(found), counted(len(node.gpus.answering), "GPU")]
+    facts = [verdict(results), counted(len(node.gpus.answering), "GPU")]
     if node.gpus.mig_uuids:
         facts.append(counted(len(node.gpus.mig_uuids), "MIG device"))
     if node.plugin.state == SERVING:

@@ -56,50 +56,52 @@ def checks(
 def _registration(report: PluginReport, kubelet: Kubelet) -> Check:
     missing = ", ".join(report.unregistered) or "all resources"
     if report.kubelet.registration_problem:
-        words = f"the kubelet does not know of {missing}{because([report.kubelet.registration_problem])}"
-        return judged(REGISTRATION, words, LOG)
+        cause = f"the kubelet does not know of {missing}{because([report.kubelet.registration_problem])}"
+        return judged(REGISTRATION, cause, LOG)
     if not report.resources:
         return skipped(REGISTRATION, "the device plugin has nothing to advertise")
     if not report.unregistered:
         return Check(REGISTRATION)
     if kubelet.there:
-        words = f"the kubelet has not registered {missing}"
+        cause = f"the kubelet has not registered {missing}"
         step = f"see whether the kubelet runs: systemctl status kubelet; {LOG}"
-        return judged(REGISTRATION, words, step)
+        return judged(REGISTRATION, cause, step)
     step = "join the node to its cluster"
-    words = "no kubelet has registered the GPUs yet"
+    cause = "no kubelet has registered the GPUs yet"
     if kubelet.required:
-        words += ", and gpu_nodes_require_kubelet is set"
-        return judged(REGISTRATION, words, f"{step}, or start its kubelet")
+        cause += ", and gpu_nodes_require_kubelet is set"
+        return judged(REGISTRATION, cause, f"{step}, or start its kubelet")
     step += "; gpu_nodes_require_kubelet makes this an error"
-    return judged(REGISTRATION, words, step, fails=False)
+    return judged(REGISTRATION, cause, step, fails=False)
 
 
 def _allocatable(report: PluginReport) -> Check:
     """Compare what the kubelet can allocate with the healthy devices; what no kubelet has yet is told above."""
-    known = {name: one.healthy for name, one in report.resources.items() if one.registered}
+    known = {
+        name: resource.healthy for name, resource in report.resources.items() if resource.registered
+    }
     if not known:
         return skipped(ALLOCATABLE, "no kubelet has registered anything")
     if report.kubelet.problem:
-        words = f"what the kubelet can allocate is not known: {report.kubelet.problem}"
-        return judged(ALLOCATABLE, words, "see whether the kubelet runs: systemctl status kubelet")
+        cause = f"what the kubelet can allocate is not known: {report.kubelet.problem}"
+        return judged(ALLOCATABLE, cause, "see whether the kubelet runs: systemctl status kubelet")
     have = report.kubelet.allocatable
     pairs = [(name, have.get(name, 0), count) for name, count in sorted(known.items())]
     differing = [f"{name}: {has} of {count}" for name, has, count in pairs if has != count]
-    words = f"the kubelet can't allocate what the device plugin advertises{because(differing)}"
-    return judged(ALLOCATABLE, words if differing else "", f"restart the kubelet; {LOG}")
+    cause = f"the kubelet can't allocate what the device plugin advertises{because(differing)}"
+    return judged(ALLOCATABLE, cause if differing else "", f"restart the kubelet; {LOG}")
 
 
 def _devices(mig: MigReport, migs: t.Optional[t.Sequence[str]]) -> Check:
     if migs is None:
         return skipped(DEVICES, "the driver does not answer")
-    same = sorted(mig.uuids) == sorted(migs)
-    words = "the device plugin does not know the MIG devices that the GPUs have"
-    return judged(DEVICES, "" if same else words, "restart gpu-device-plugin")
+    matches = sorted(mig.uuids) == sorted(migs)
+    cause = "the device plugin does not know the MIG devices that the GPUs have"
+    return judged(DEVICES, "" if matches else cause, "restart gpu-device-plugin")
 
 
 def _mps(report: PluginReport, client: t.Optional[Answer]) -> Check:
-    late = [one for one in report.mps if one.problem]
+    late = [device for device in report.mps if device.problem]
     if not report.mps:
         return skipped(MPS, "no device is shared by MPS")
     if not late:
@@ -108,8 +110,8 @@ def _mps(report: PluginReport, client: t.Optional[Answer]) -> Check:
         return judged(
             MPS, cause, "see the log of gpu-mps.service, and docs/runbooks/mps-pods-hang.md"
         )
-    words = f"MPS is not ready{because([f'{one.device}: {one.problem}' for one in late])}"
-    waits = all(one.waits_for_clients for one in late)
+    words = f"MPS is not ready{because([f'{device.device}: {device.problem}' for device in late])}"
+    waits = all(device.waits_for_clients for device in late)
     step = "wait for the clients to end" if waits else "see the log of gpu-mps.service"
     return judged(MPS, words, step, fails=not waits)
 
@@ -117,8 +119,8 @@ def _mps(report: PluginReport, client: t.Optional[Answer]) -> Check:
 def _health(report: PluginReport) -> Check:
     bad, waiting = report.unhealthy, report.waiting
     if bad or not waiting:
-        words = f"the device plugin reports unhealthy devices{few(bad)}"
+        cause = f"the device plugin reports unhealthy devices{few(bad)}"
         step = "see '/opt/gpu-node/bin/gpu-plugin status' on the node"
-        return judged(HEALTH, words if bad else "", step)
-    words = f"devices are given to nobody until who has them has ended{few(waiting)}"
-    return judged(HEALTH, words, "drain the node, or wait for these pods to end", fails=False)
+        return judged(HEALTH, cause if bad else "", step)
+    cause = f"devices are given to nobody until who has them has ended{few(waiting)}"
+    return judged(HEALTH, cause, "drain the node, or wait for these pods to end", fails=False)

@@ -26,7 +26,7 @@ def data(results: t.Mapping[str, t.Optional[Result]]) -> t.Dict[str, t.Any]:
 
     ``pods`` in it is what gpu.node.validate_pods has answered. A node whose answer has another shape is not ready.
     """
-    return {"version": VERSION, "nodes": {name: _node(one) for name, one in results.items()}}
+    return {"version": VERSION, "nodes": {name: _node(result) for name, result in results.items()}}
 
 
 def _node(result: t.Optional[Result]) -> t.Dict[str, t.Any]:
@@ -39,12 +39,12 @@ def _node(result: t.Optional[Result]) -> t.Dict[str, t.Any]:
 
 
 def _read(result: Result) -> t.Dict[str, t.Any]:
-    told = [*result["checks"], *(result.get("pods") or {}).get("checks", ())]
-    checks = [{key: str(one.get(key, "")) for key in FIELDS} for one in told]
+    data = [*result["checks"], *(result.get("pods") or {}).get("checks", ())]
+    checks = [{key: str(one.get(key, "")) for key in FIELDS} for one in data]
     seconds = float(result.get("seconds", 0.0))
     if not math.isfinite(seconds) or any(one["state"] not in ORDER for one in checks):
         raise ValueError(NOT_UNDERSTOOD)
-    ready = not any(one["state"] == FAILED for one in checks)
+    ready = not any(check["state"] == FAILED for check in checks)
     said = str(result.get("summary", ""))
     return {"ready": ready, "summary": said, "seconds": seconds, "checks": checks}
 

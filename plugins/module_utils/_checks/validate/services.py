@@ -55,7 +55,7 @@ def services(units: t.Sequence[Unit]) -> Check:
     """Check that what was set up is on."""
     if not units:
         return skipped(SERVICES, "nothing of gpu.node is on this node")
-    faults = list(filter(None, (one.fault for one in units)))
+    faults = list(filter(None, (unit.fault for unit in units)))
     bad = " ".join(one.name for one in units if one.fault)
     step = f"systemctl enable --now {bad}, or see journalctl -u"
     return judged(SERVICES, "; ".join(faults), step)
@@ -68,34 +68,34 @@ def in_service(change: t.Optional[Change], own: str) -> Check:
     return judged(IN_SERVICE, change.cause, change.way)
 
 
-def holds(found: Holds) -> Check:
+def holds(state: Holds) -> Check:
     """Check that the packages that were held are."""
-    if not found.wanted:
+    if not state.wanted:
         return skipped(HOLDS, "no package was put on hold")
-    if found.held is None:
-        return skipped(HOLDS, found.unknown)
-    loose = sorted(found.wanted - found.held)
-    words = f"an upgrade would take {', '.join(loose)}, which was on hold" if loose else ""
-    return judged(HOLDS, words, "run the role gpu.node.nvidia_driver, which holds it again")
+    if state.held is None:
+        return skipped(HOLDS, state.unknown)
+    loose = sorted(state.wanted - state.held)
+    cause = f"an upgrade would take {', '.join(loose)}, which was on hold" if loose else ""
+    return judged(HOLDS, cause, "run the role gpu.node.nvidia_driver, which holds it again")
 
 
-def labels(found: t.Optional[Labels], driver: str, *, required: bool, slow: bool = False) -> Check:
+def labels(state: t.Optional[Labels], driver: str, *, required: bool, slow: bool = False) -> Check:
     """Check that a process labels the node, with what is so; ``required``: there must be a cluster by now.
 
     ``slow`` is that the driver is, which keeps that process as well.
     """
     log = f"see the log of {LABELS_UNIT}"
-    if found is None:
+    if state is None:
         return judged(LABELS, "nothing keeps the node's labels up to date", log)
-    if found.state == FAILING and slow:
+    if state.state == FAILING and slow:
         return skipped(LABELS, "the driver is slow")
-    if found.state == FAILING:
-        words = f"the node's labels are not kept up to date{because([found.problem])}"
-        return judged(LABELS, words, log)
-    if found.state == WAITING:
-        words = f"the node is not labelled yet{because([found.problem])}"
-        return judged(LABELS, words, f"join the node to its cluster; {log}", fails=required)
-    told = found.labels.get(DRIVER_LABEL, driver)
-    wrong = driver and told != driver
-    words = f"{DRIVER_LABEL} says {told}, and {driver} is loaded" if wrong else ""
-    return judged(LABELS, words, f"systemctl restart {LABELS_UNIT}")
+    if state.state == FAILING:
+        cause = f"the node's labels are not kept up to date{because([state.problem])}"
+        return judged(LABELS, cause, log)
+    if state.state == WAITING:
+        cause = f"the node is not labelled yet{because([state.problem])}"
+        return judged(LABELS, cause, f"join the node to its cluster; {log}", fails=required)
+    version = state.labels.get(DRIVER_LABEL, driver)
+    wrong = driver and version != driver
+    cause = f"{DRIVER_LABEL} says {version}, and {driver} is loaded" if wrong else ""
+    return judged(LABELS, cause, f"systemctl restart {LABELS_UNIT}")

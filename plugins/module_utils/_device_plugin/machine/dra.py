@@ -58,16 +58,16 @@ def observe(host: Host, desired: DesiredPlugin, service: Service) -> DraState:
     return DraState(late)
 
 
-def _held(host: Host, wanted: Owners) -> t.Tuple[str, ...]:
+def _held(host: Host, owners: Owners) -> t.Tuple[str, ...]:
     """Return who has a device of another owner than is wanted. NodeError: that is not known."""
     # Claims too whose pods are gone, until their devices are given back.
-    given, node = allocated.observe(host), []
-    if given:
+    allocations, node = allocated.observe(host), []
+    if allocations:
         with contextlib.suppress(NvmlError), open_nvml() as nvml:  # none where it cannot be asked
             for gpu in nvml.gpus()[0]:
                 parts = (tuple(nvml.gpu_instances(gpu)), tuple(nvml.mig_devices(gpu)))
                 node.append(Devices(gpu, *parts))
-    return handover.held(given, node, wanted)
+    return handover.held(allocations, node, owners)
 
 
 def status(host: Host) -> t.Mapping[str, t.Any]:
@@ -84,20 +84,20 @@ def wait(host: Host, service: Ask, timeout: float) -> None:
             return
         if time.monotonic() >= deadline:
             hint = f"see 'journalctl -u {names.UNIT}' on the node"
-            what = f"after {timeout} s the DRA driver does not serve"
-            raise NodeError(what, cause=why, hint=hint)
+            problem = f"after {timeout} s the DRA driver does not serve"
+            raise NodeError(problem, cause=why, hint=hint)
         time.sleep(PAUSE)
 
 
 def _late(host: Host, unit: Service) -> str:
     """Return why the driver does not serve, or a kubelet that listens does not know of it; empty where all is well."""
-    found = status(host)
-    if str(found.get("pid")) != unit.properties.get("MainPID"):
-        found = {}
-    if found.get("state") != "serving":
-        return str(found.get("problem") or found.get("state") or "it has not reported its state")
-    if host.listens(KUBELET) and not found.get("registered"):
-        return str(found.get("registration_problem") or "the kubelet does not know of it")
+    report = status(host)
+    if str(report.get("pid")) != unit.properties.get("MainPID"):
+        report = {}
+    if report.get("state") != "serving":
+        return str(report.get("problem") or report.get("state") or "it has not reported its state")
+    if host.listens(KUBELET) and not report.get("registered"):
+        return str(report.get("registration_problem") or "the kubelet does not know of it")
     return ""
 
 
@@ -107,8 +107,8 @@ def stop(host: Host, unit: str, *verb: str, check: bool = True) -> None:
     The kubelet removes them after half a minute; until then pods would be given what nobody prepares.
     """
     if unit == names.UNIT:
-        words = ["systemctl", "kill", "--kill-who=main", "--signal=SIGUSR1", unit]
-        host.run(words, check=False)  # it may not run
+        argv = ["systemctl", "kill", "--kill-who=main", "--signal=SIGUSR1", unit]
+        host.run(argv, check=False)  # it may not run
     if check:
         systemctl(host, *verb, unit)
     else:

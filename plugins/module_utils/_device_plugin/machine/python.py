@@ -43,16 +43,16 @@ def wheels(host: Host, program: str, offered: str) -> t.Dict[str, str]:
 def missing(host: Host, named: t.Optional[str], timeout: float) -> Missing:
     """Return what a node has instead, and which package would bring one."""
     release = os_release(host)
-    found = python.family(release)
+    family = python.family(release)
     offered: t.List[str] = []
-    if found:
-        names = python.packages(found, named)
-        manager = package_manager(found.manager, host, timeout, "Python", "device_plugin")
+    if family:
+        names = python.packages(family, named)
+        manager = package_manager(family.manager, host, timeout, "Python", "device_plugin")
         policies = manager.policies(names) if names else {}
-        offered = [one for one in names if one in policies]
-    said = host.run(["python3", "-c", SAY], check=False).out.strip()
+        offered = [name for name in names if name in policies]
+    version = host.run(["python3", "-c", SAY], check=False).out.strip()
     system = release.get("PRETTY_NAME", release.get("ID", ""))
-    return Missing(system, said, found, next(iter(offered), ""))
+    return Missing(system, version, family, next(iter(offered), ""))
 
 
 class Packages:
@@ -121,5 +121,5 @@ class Packages:
 
 
 def _repair(manager: PackageManager) -> None:
-    if manager.interrupted() or any(one.broken for one in manager.packages().values()):
+    if manager.interrupted() or any(package.broken for package in manager.packages().values()):
         manager.finish(())

@@ -213,7 +213,7 @@ def damage(host: Host, release: str) -> str:
         return f"it was made for another Python than {found['python'] or 'there is'}"
     if made == found:
         return ""
-    opened = sorted(path for path, one in _sizes(host, release).items() if one.is_open)
+    opened = sorted(path for path, size in _sizes(host, release).items() if size.is_open)
     if opened:
         return (
             f"not only root can write to {counted(len(opened), 'file')} of it, such as {opened[0]}"

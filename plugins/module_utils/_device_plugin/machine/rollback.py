@@ -42,29 +42,29 @@ def proven(state: PluginState, config_file: str) -> t.Optional[Kept]:
     if serving(state) or not release or release not in state.release.releases:
         return None
     config, unit = texts.get(config_file), texts.get(f"{UNITS}/{UNIT}")
-    others = (texts.get(MANAGER) or "", texts.get(DRA) or "")
-    return None if config is None or unit is None else Kept(release, config, unit, *others)
+    unit_texts = (texts.get(MANAGER) or "", texts.get(DRA) or "")
+    return None if config is None or unit is None else Kept(release, config, unit, *unit_texts)
 
 
-def render(kept: Kept) -> str:
+def render(record: Kept) -> str:
     """Return the text of the file that outlives a run."""
-    return json.dumps(dataclasses.asdict(kept), indent=2) + "\n"
+    return json.dumps(dataclasses.asdict(record), indent=2) + "\n"
 
 
 def parse(text: t.Optional[str]) -> t.Optional[Kept]:
     """Return what the file says; None where it is missing, torn or of another shape."""
     try:
-        kept = Kept(**json_data.loads(text or ""))
+        record = Kept(**json_data.loads(text or ""))
     except (ValueError, TypeError):
         return None
-    texts = all(isinstance(one, str) for one in dataclasses.astuple(kept))
-    return kept if texts and kept.release and kept.config and kept.unit else None
+    texts = all(isinstance(one, str) for one in dataclasses.astuple(record))
+    return record if texts and record.release and record.config and record.unit else None
 
 
 def tries(steps: t.Iterable[Step]) -> bool:
     """Tell whether steps end with a daemon that has to serve, after which nothing is kept any more."""
     restarts = {"restart", "wait"}
-    return any(one.action in restarts and one.params.get("unit", UNIT) == UNIT for one in steps)
+    return any(step.action in restarts and step.params.get("unit", UNIT) == UNIT for step in steps)
 
 
 class Rollback:
@@ -86,9 +86,9 @@ class Rollback:
 
     def remember(self, state: PluginState) -> None:
         """Keep what serves now; what does not leaves in place what an earlier run has kept."""
-        found = None if self._served else proven(state, self._config)
-        if found and self.kept() != found:
-            self._host.write(self._path, render(found), mode=0o600)
+        record = None if self._served else proven(state, self._config)
+        if record and self.kept() != record:
+            self._host.write(self._path, render(record), mode=0o600)
 
     def forget(self) -> None:
         """Keep nothing any more: what is there now serves."""
@@ -97,23 +97,23 @@ class Rollback:
 
     def kept(self) -> t.Optional[Kept]:
         """Return what is kept, if it is all there still."""
-        found = parse(self._host.read(self._path))
-        made = f"{self._prefix}/releases/{found.release}/.complete" if found else ""
-        return found if made and self._host.exists(made) else None
+        record = parse(self._host.read(self._path))
+        made = f"{self._prefix}/releases/{record.release}/.complete" if record else ""
+        return record if made and self._host.exists(made) else None
 
     def put_back(self, error: NodeError, wait: t.Callable[[], None]) -> t.NoReturn:
         """Put back what is kept and restart the daemon; ``wait`` returns when it serves.
 
         Raises ``error`` where there is nothing to put back, and else one that tells both stories.
         """
-        kept = self.kept()
-        if kept is None or kept == self._desired:
+        record = self.kept()
+        if record is None or record == self._desired:
             raise error
         host = self._host
-        host.symlink(f"releases/{kept.release}", f"{self._prefix}/current")
-        host.write(self._config, kept.config, mode=0o644)
-        host.write(self._unit, kept.unit, mode=0o644)
-        for path, text in ((MANAGER, kept.manager), (DRA, kept.dra)):
+        host.symlink(f"releases/{record.release}", f"{self._prefix}/current")
+        host.write(self._config, record.config, mode=0o644)
+        host.write(self._unit, record.unit, mode=0o644)
+        for path, text in ((MANAGER, record.manager), (DRA, record.dra)):
             if text:
                 host.write(path, text, mode=0o644)
         host.run(["systemctl", "daemon-reload"])
@@ -122,17 +122,17 @@ class Rollback:
         try:
             wait()
         except NodeError as second:
-            what = f"{error.message}; what ran before was restored, but {second.message}"
+            problem = f"{error.message}; what ran before was restored, but {second.message}"
             how = {"cause": error.cause, "hint": error.hint}
-            raise NodeError(what, **how, rolled_back=False) from error
+            raise NodeError(problem, **how, rolled_back=False) from error
         self.forget()
-        if kept.dra:
+        if record.dra:
             host.run(["systemctl", "enable", DRA_UNIT], check=False)
             host.run(["systemctl", "restart", DRA_UNIT], check=False)
         raise NodeError(
-            f"{error.message}; release {kept.release} with its configuration was restored and serves",
+            f"{error.message}; release {record.release} with its configuration was restored and serves",
             cause=error.cause,
             hint="fix what the device plugin reported, then run again",
             rolled_back=True,
-            release=kept.release,
+            release=record.release,
         ) from error

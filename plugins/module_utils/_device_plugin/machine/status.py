@@ -20,7 +20,7 @@ PATIENCE = 60.0  # seconds for the daemon's answer: a driver that hangs must not
 def command(host: Host) -> t.List[str]:
     """Return the command that asks, at the kubelet's socket where it is there."""
     sockets = [f"{root}/{SOCKET}" for root in ROOTS if host.exists(f"{root}/{SOCKET}")]
-    return [PROGRAM, "status", "--json", *(f"--pod-resources={one}" for one in sockets[:1])]
+    return [PROGRAM, "status", "--json", *(f"--pod-resources={socket}" for socket in sockets[:1])]
 
 
 def ask(host: Host) -> Completed:

@@ -155,18 +155,18 @@ class EvidenceOptions(t.NamedTuple):
 
 
 def join_gpus(
-    told: t.Iterable[EvidenceGpu], bus: t.Iterable[str], cases: RepairCases
+    answering: t.Iterable[EvidenceGpu], bus: t.Iterable[str], cases: RepairCases
 ) -> t.Tuple[EvidenceGpu, ...]:
     """Return the GPUs of the node in the order of their PCI addresses, and behind them those that only cases have.
 
-    ``told`` are those that nvidia-smi tells of, ``bus`` the addresses on the PCI bus.
+    ``answering`` are those that nvidia-smi tells of, ``bus`` the addresses on the PCI bus.
     """
 
     def of_case(uuid: str, address: str) -> EvidenceGpu:
         case = cases.gpus.get(uuid)
         return EvidenceGpu(uuid, address, {"serial": case.serial} if case and case.serial else {})
 
-    gpus = {gpu.pci: gpu for gpu in told}
+    gpus = {gpu.pci: gpu for gpu in answering}
     case_at = {case.pci: uuid for uuid, case in cases.gpus.items() if case.pci and case.is_open}
     for address in bus:
         gpus.setdefault(address, of_case(case_at.get(address, ""), address))

@@ -46,20 +46,20 @@ class Fabric(t.NamedTuple):
 def log(host: Host, now: float, since: float) -> Log:
     """Return what the kernel has logged since a time of this boot, in seconds since 1970."""
     argv = ["sh", "-c", JOURNAL, "sh", str(max(0, int(since)))]
-    done = host.run(argv, check=False, timeout=SECONDS)
-    lines = list(kernel_log.journal(done.out))
-    undated = _undated(done.out)
+    completed = host.run(argv, check=False, timeout=SECONDS)
+    lines = list(kernel_log.journal(completed.out))
+    undated = _undated(completed.out)
     if not lines:
-        done = host.run(["sh", "-c", RING_BUFFER], check=False, timeout=SECONDS)
-        lines = list(kernel_log.ring_buffer(done.out, booted=now - uptime(host)))
-        undated += _undated(done.out)
-    told = []
-    if done.rc == 124:
-        told.append(f"the kernel's log could not be read within {SECONDS:g} s")
-    if done.out.count("\n") >= LINES:
-        told.append(f"of the kernel's log the newest {LINES} lines about GPUs were read")
-    logged = kernel_log.read(one for one in lines if one[0] >= since)
-    return Log(logged, (*told, *_unread([*logged.unread, *undated])))
+        completed = host.run(["sh", "-c", RING_BUFFER], check=False, timeout=SECONDS)
+        lines = list(kernel_log.ring_buffer(completed.out, booted=now - uptime(host)))
+        undated += _undated(completed.out)
+    warnings = []
+    if completed.rc == 124:
+        warnings.append(f"the kernel's log could not be read within {SECONDS:g} s")
+    if completed.out.count("\n") >= LINES:
+        warnings.append(f"of the kernel's log the newest {LINES} lines about GPUs were read")
+    logged = kernel_log.read(line for line in lines if line[0] >= since)
+    return Log(logged, (*warnings, *_unread([*logged.unread, *undated])))
 
 
 def _undated(text: str) -> t.List[str]:
@@ -89,12 +89,12 @@ def uptime(host: Host) -> float:
 
 def fabric(host: Host, now: float) -> Fabric:
     """Return what NVLink has of switches, and whether the fabric manager runs; None where it is not needed."""
-    switches = any(one.kind == "nvswitch" for one in facts.pci_devices(host))
+    switches = any(pci_device.kind == "nvswitch" for pci_device in facts.pci_devices(host))
     switches = switches or bool(facts.gpus(host) and facts.bridges(host))
     times = ("ActiveEnterTimestampMonotonic", "InactiveEnterTimestampMonotonic")
-    told = properties(host, FABRIC_SERVICE, "ActiveState", *times)
-    runs = told.get("ActiveState") == "active" or _is_there(host, FABRIC_PROGRAM)
-    started, ended = (_microseconds(told.get(one, "")) for one in times)
+    unit = properties(host, FABRIC_SERVICE, "ActiveState", *times)
+    runs = unit.get("ActiveState") == "active" or _is_there(host, FABRIC_PROGRAM)
+    started, ended = (_microseconds(unit.get(time, "")) for time in times)
     again = runs and 0 < ended < started
     at = now - uptime(host) + started / 1e6 if again else 0.0
     return Fabric(switches, runs if runs or switches else None, at)
@@ -102,28 +102,28 @@ def fabric(host: Host, now: float) -> Fabric:
 
 def node(host: Host, asked: t.Collection[NvmlAnswer], branch: int, links: Fabric) -> NodeSigns:
     """Return what kind of machine it is to its GPUs, by what they tell and by what is on the PCI bus."""
-    told = [one.virtual for one in asked if one.virtual is not None]
+    modes = [gpu.virtual for gpu in asked if gpu.virtual is not None]
     # One that is passed through says so, however the others answer.
     order = (Virtual.VGPU, Virtual.PASSTHROUGH, Virtual.NONE)
     # Switches of a rack are in none of its machines.
-    switched = links.switches or any(one.links and one.links.switch for one in asked)
+    switched = links.switches or any(gpu.links and gpu.links.switch for gpu in asked)
     return NodeSigns(
         branch,
-        next((one for one in order if one in told), None) or virtual(host),
+        next((mode for mode in order if mode in modes), None) or virtual(host),
         nvswitch=switched,
-        nvlink=max((one.nvlink for one in asked if one.nvlink is not None), default=None),
+        nvlink=max((gpu.nvlink for gpu in asked if gpu.nvlink is not None), default=None),
         fabric_manager=bool(links.runs) if switched else links.runs,
     )
 
 
 def virtual(host: Host) -> t.Optional[Virtual]:
     """Return what the machine is where no GPU tells: bare metal, or not known."""
-    done = host.run(["systemd-detect-virt", "--vm"], check=False)
-    return Virtual.NONE if done.out.strip() == "none" else None
+    completed = host.run(["systemd-detect-virt", "--vm"], check=False)
+    return Virtual.NONE if completed.out.strip() == "none" else None
 
 
 def _is_there(host: Host, program: str) -> bool:
-    pids = (one for one in host.listdir("/proc") if one.isdigit())
+    pids = (name for name in host.listdir("/proc") if name.isdigit())
     return any(facts.proc(host, pid, "comm").strip() == program for pid in pids)
 
 

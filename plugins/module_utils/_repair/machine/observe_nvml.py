@@ -64,13 +64,13 @@ def ask(addresses: t.Iterable[str]) -> t.Dict[str, NvmlAnswer]:
         if error.code != TIMEOUT:
             raise
         return dict.fromkeys(asked, NvmlAnswer(error=error))
-    asks = {one: functools.partial(_asked, nvml, one) for one in asked}
+    asks = {address: functools.partial(_asked, nvml, address) for address in asked}
     outcomes = all_within(HUNG, "reading the signs of a GPU's faults", asks)
-    found = {name: _answered(outcome) for name, outcome in outcomes.items()}
-    if all(one.answer is not Answer.NEVER for one in found.values()):
+    answers = {name: _answered(outcome) for name, outcome in outcomes.items()}
+    if all(gpu.answer is not Answer.NEVER for gpu in answers.values()):
         with contextlib.suppress(NvmlError):
             within(LATE, "ending NVML", lambda: opening.__exit__(None, None, None))
-    return found
+    return answers
 
 
 def _answered(outcome: Future[NvmlAnswer]) -> NvmlAnswer:
@@ -81,23 +81,25 @@ def _answered(outcome: Future[NvmlAnswer]) -> NvmlAnswer:
 
 
 def _asked(nvml: Nvml, address: str) -> NvmlAnswer:
-    told: t.Dict[str, t.Any] = {}
+    fields: t.Dict[str, t.Any] = {}
     try:
         handle = faults.at(address)
-        told["number"], told["serial"] = faults.named(handle)
-        told["signs"] = faults.fault_signs(handle)
+        fields["number"], fields["serial"] = faults.named(handle)
+        fields["signs"] = faults.fault_signs(handle)
     except NvmlError as error:
-        return NvmlAnswer(**told, error=error)
+        return NvmlAnswer(**fields, error=error)
     try:
         mode = faults.virtualization(handle)
-        told["virtual"] = None if mode is None else MODES.get(mode)
-        told["nvlink"] = faults.nvlink(handle)
-        gpu = nvml.gpu(told["number"])
-        told["links"] = links(gpu)
-        told["devices"] = Devices(gpu, tuple(nvml.gpu_instances(gpu)), tuple(nvml.mig_devices(gpu)))
+        fields["virtual"] = None if mode is None else MODES.get(mode)
+        fields["nvlink"] = faults.nvlink(handle)
+        gpu = nvml.gpu(fields["number"])
+        fields["links"] = links(gpu)
+        fields["devices"] = Devices(
+            gpu, tuple(nvml.gpu_instances(gpu)), tuple(nvml.mig_devices(gpu))
+        )
     except NvmlError as error:
         # Of these questions an error says little about the GPU, unless it is one of these two.
-        told["error"] = error if error.code in (GPU_IS_LOST, RESET_REQUIRED) else None
+        fields["error"] = error if error.code in (GPU_IS_LOST, RESET_REQUIRED) else None
     except LookupError:  # instances went while they were read
         pass
-    return NvmlAnswer(**told)
+    return NvmlAnswer(**fields)

@@ -62,20 +62,22 @@ class GpuUsers(t.NamedTuple):
 def observe(host: Host) -> ResetState:
     """Return the node and its GPUs, without their users. ``problem`` says why they are not known."""
     driver = facts.loaded_driver(host)
-    told = {address: _information(host, address) for address in host.listdir(DRIVERS)}
-    told = {
-        at: information for at, information in told.items() if information.get(EXCLUDED) != "Yes"
+    informations = {address: _information(host, address) for address in host.listdir(DRIVERS)}
+    informations = {
+        at: information
+        for at, information in informations.items()
+        if information.get(EXCLUDED) != "Yes"
     }
-    if driver is None or not told:
+    if driver is None or not informations:
         return ResetState(problem=NO_DRIVER)
     try:
-        asked = observe_nvml.ask(told)
+        asked = observe_nvml.ask(informations)
         uses = _ask_use({at: gpu.devices for at, gpu in asked.items() if gpu.answer is not NEVER})
     except NvmlError as error:
         return ResetState(problem=str(error))
     links = {at: gpu.links and gpu.links.peers for at, gpu in asked.items()}
     on_bus = {gpu.address: gpu.architecture for gpu in facts.gpus(host)}
-    uuids = {at: told[at].get("GPU UUID", at) for at in asked}
+    uuids = {at: informations[at].get("GPU UUID", at) for at in asked}
     gpus = []
     for at, gpu in asked.items():
         peers = connected_gpus(at, links)
@@ -124,9 +126,9 @@ def _ask_use(gpus: t.Mapping[str, t.Optional[Devices]]) -> t.Dict[str, _Use]:
                 with contextlib.suppress(NvmlError, LookupError):
                     handle = faults.at(address)
                     uses[address] = _Use(SettingsTold({PERSISTENCE: persistent(handle)}))
-                    told = settings(handle)
+                    values = settings(handle)
                     processes = tuple(nvml.processes(devices.gpu)) if devices else ()
-                    uses[address] = _Use(told, processes)
+                    uses[address] = _Use(values, processes)
         return uses
 
     return within(HUNG, "reading the settings and processes of GPUs", ask)
@@ -168,7 +170,7 @@ def is_on(allocation: Allocation, gpu: ResetGpu, every: t.Iterable[ResetGpu]) ->
     return gpu.uuid in uuids or (not uuids and gpu.devices is None)
 
 
-def _processes(host: Host, address: str, told: t.Sequence[Process]) -> t.List[User]:
+def _processes(host: Host, address: str, reported: t.Sequence[Process]) -> t.List[User]:
     """Return the processes that have a GPU open, also by its DRM devices, and those that NVML tells of."""
     minor = _information(host, address).get("Device Minor", "")
     folder = f"{facts.BUS}/{address}/drm"
@@ -176,7 +178,7 @@ def _processes(host: Host, address: str, told: t.Sequence[Process]) -> t.List[Us
     numbers += [f"{MAJOR}:{minor}"] if minor else []
     devices = frozenset(filter(None, map(parse_number, numbers)))
     users_by_pid = {user.pid: user for user in gpu_users(host, devices)}
-    for process in told:
+    for process in reported:
         if process.pid not in users_by_pid:
             user = user_of(host, process.pid)
             name = process.name.rpartition("/")[2][:KERNELS]

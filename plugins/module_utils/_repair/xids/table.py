@@ -50,16 +50,16 @@ class Table(t.NamedTuple):
 
 def parse(values: t.Any = True, key: str = "xids") -> Table:
     """Return the table, an empty one where there is to be none; InputError names the key that cannot be meant."""
-    found = chosen(key, values, TABLE, FORM)
-    if found is None:
+    choice = chosen(key, values, TABLE, FORM)
+    if choice is None:
         return Table(None, {})
-    check_keys(key, found, ("as_of", "xids"), ("as_of", "xids"))
-    rows = mapping(f"{key}.xids", found["xids"], "XIDs by their numbers")
+    check_keys(key, choice, ("as_of", "xids"), ("as_of", "xids"))
+    rows = mapping(f"{key}.xids", choice["xids"], "XIDs by their numbers")
     return Table(
-        day(f"{key}.as_of", found["as_of"]),
+        day(f"{key}.as_of", choice["as_of"]),
         {
-            _number(f"{key}.xids", name): _row(f"{key}.xids.{name}", one)
-            for name, one in rows.items()
+            _number(f"{key}.xids", name): _row(f"{key}.xids.{name}", row)
+            for name, row in rows.items()
         },
     )
 
@@ -89,10 +89,10 @@ def _count(key: str, value: t.Any, expected: str) -> int:
 
 
 def _action(key: str, value: t.Any) -> Action:
-    found = ACTIONS.get(value) if isinstance(value, str) else None
-    if found is None:
+    action = ACTIONS.get(value) if isinstance(value, str) else None
+    if action is None:
         raise InputError.of(key, value, f"one of {', '.join(ACTIONS)}")
-    return found
+    return action
 
 
 KNOWN = parse()  # the collection's own, read once: a device plugin asks by it at each look

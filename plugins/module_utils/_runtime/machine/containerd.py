@@ -221,7 +221,7 @@ class K3s(Containerd):
         return super().commands()
 
     def reads(self, view: RuntimeView, path: str) -> t.Tuple[str, ...]:
-        return tuple(one for one in super().reads(view, path) if one != self.kind.config_path)
+        return tuple(read for read in super().reads(view, path) if read != self.kind.config_path)
 
     def _check_owner(self, path: str, view: RuntimeView) -> None:
         form = containerd.format_version(self._configs[path], view.version)

@@ -125,7 +125,7 @@ class Crio(Runtime):
         if wanted.mode in ("", CDI):
             return ()
         names = self._low_levels()
-        if any(self._host.which(one) for one in names):
+        if any(self._host.which(name) for name in names):
             return ()
         return (
             f"{wanted.runtime_path} looks for {' or '.join(names)}, and the node has none of them in "
@@ -210,7 +210,7 @@ class Crio(Runtime):
     def _tried(self, texts: Texts) -> t.Mapping[str, t.Any]:
         """Return what CRI-O makes of other texts in some files: it reads all of its folder, whatever their names."""
         main, folder, trial = self._main(), posixpath.dirname(self.path()), trial_folder()
-        files = {**{one: self._host.read(one) for one in self._files(folder)}, **texts}
+        files = {**{file: self._host.read(file) for file in self._files(folder)}, **texts}
 
         def place(path: str) -> str:
             return f"{trial}/main" if path == main else f"{trial}/folder{path[len(folder) :]}"
@@ -281,7 +281,7 @@ class Crio(Runtime):
         spaces = {pid: self._host.readlink(f"/proc/{pid}/ns/pid") for pid in every}
         pids = (pid for pid, space in spaces.items() if own in (space, None))
         commands = (self._host.read(f"/proc/{pid}/cmdline") or "" for pid in pids)
-        told = {one: option(one.split("\0"), ("-r", "--runtime")) for one in commands}
+        told = {command: option(command.split("\0"), ("-r", "--runtime")) for command in commands}
         named = [
             one
             for one, path in told.items()

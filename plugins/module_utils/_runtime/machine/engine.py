@@ -288,9 +288,9 @@ def trial_folder() -> str:
 def docker_socket(config: t.Mapping[str, t.Any]) -> str:
     """Return where Docker listens on the machine."""
     hosts = config.get("hosts")
-    for one in hosts if isinstance(hosts, list) else ():
-        if isinstance(one, str) and one.startswith("unix://"):
-            return one[len("unix://") :]
+    for host in hosts if isinstance(hosts, list) else ():
+        if isinstance(host, str) and host.startswith("unix://"):
+            return host[len("unix://") :]
     return SOCKET
 
 
@@ -300,8 +300,10 @@ def docker_names(info: t.Any, containers: t.Any) -> t.Tuple[str, ...]:
         return (UNKNOWN.format("docker"),)
     if info.get("LiveRestoreEnabled") is True:
         return ()
-    names = (one.get("Names") or [one.get("Id", "?")[:SHORT]] for one in containers)
-    return tuple(str(one[0]).lstrip("/") for one in names)
+    names = (
+        container.get("Names") or [container.get("Id", "?")[:SHORT]] for container in containers
+    )
+    return tuple(str(name[0]).lstrip("/") for name in names)
 
 
 def watched(command: str) -> t.Optional[str]:

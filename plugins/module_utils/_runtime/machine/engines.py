@@ -124,7 +124,11 @@ class Podman(Runtime):
         names = fnmatch.filter(self._host.listdir(f"{PODMAN_CONFIG}.d"), "*.conf")
         folders: t.List[str] = []
         last = ""
-        for path in (PODMAN_VENDOR, PODMAN_CONFIG, *(f"{PODMAN_CONFIG}.d/{one}" for one in names)):
+        for path in (
+            PODMAN_VENDOR,
+            PODMAN_CONFIG,
+            *(f"{PODMAN_CONFIG}.d/{name}" for name in names),
+        ):
             config = toml.parse(self._host.read(path) or "", path)
             found = lookup(config, ("engine", "cdi_spec_dirs"))
             if isinstance(found, list):

@@ -39,7 +39,7 @@ def without(host: Host, *, leaving: bool = False) -> t.Tuple[str, ...]:
     hooks = [f"{folder}/{name}" for folder in HOOKS for name in host.listdir(folder)]
     if any(runs_nvidia(view.effective, ours) for view in views):
         return ()
-    if any(PROGRAM in (host.read(one) or "") for one in hooks):  # CRI-O's
+    if any(PROGRAM in (host.read(hook) or "") for hook in hooks):  # CRI-O's
         return ()
     return tuple(one.kind.name for one in found)
 
@@ -49,7 +49,10 @@ def runs_nvidia(found: t.Any, but: t.Container[str] = ()) -> bool:
     if isinstance(found, dict):
         handlers = found.get("runtimes")
         if isinstance(handlers, dict):
-            found = {**found, "runtimes": {k: one for k, one in handlers.items() if k not in but}}
+            found = {
+                **found,
+                "runtimes": {k: handler for k, handler in handlers.items() if k not in but},
+            }
         return any(runs_nvidia(one, but) for one in found.values())
     if isinstance(found, list):
         return any(runs_nvidia(one, but) for one in found)

@@ -31,7 +31,7 @@ class RuntimeState(t.NamedTuple):
         """Tell whether the runtime has to start again."""
         if self.stale or self.changed or self.missing:
             return True
-        return not all(one.is_live(self.runtime.kind.keys.live) for one in self.files)
+        return not all(file.is_live(self.runtime.kind.keys.live) for file in self.files)
 
     def reloads(self) -> bool:
         """Tell whether it is enough that the runtime reloads its files."""
@@ -45,8 +45,8 @@ class RuntimeState(t.NamedTuple):
         key = self.runtime.kind.keys.default
         gone = [change for one in self.files for change in (*one.reverts, *one.removals)]
         names = {path for path, _value in gone}
-        written = (one.written.entries for one in self.files if one.written)
-        ours = {one.path: one.value for entries in written for one in entries}
+        written = (file.written.entries for file in self.files if file.written)
+        ours = {entry.path: entry.value for entries in written for entry in entries}
         path = (*self.view.prefix, *key)
         value = ours.get(path) if path in names else None
         found = value is not None and lookup(self.view.effective, key) == value

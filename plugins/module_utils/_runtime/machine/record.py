@@ -208,7 +208,7 @@ class File(t.NamedTuple):
     ) -> t.Optional[File]:
         """Return the file with its edit, None where it needs none: changes, and what of ours is not to be kept."""
         entries = self.written.entries if self.written else ()
-        idle = [one for one in entries if one.path not in keep]
+        idle = [entry for entry in entries if entry.path not in keep]
         reverts, removals = edits.revert(runtime.parse(self.text or "", self.path), idle)
         if not (changes or reverts or removals):
             return None
@@ -246,7 +246,7 @@ class File(t.NamedTuple):
             others = runtime.edit(self.text, *edits.revert(config, entries))
             base = old.base if self.text == old.text else self._without_us(runtime, others)
         gone = {path for path, _rest in (*self.removals, *self.reverts)}
-        kept = [one for one in entries if one.path not in gone]
+        kept = [entry for entry in entries if entry.path not in gone]
         noted = edits.note(config, self.changes, entries, kept)
         made = makes_folder or bool(old and old.made_folder)
         return Written(runtime.kind.name, base, text, tuple(noted), made)

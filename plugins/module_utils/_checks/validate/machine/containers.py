@@ -125,8 +125,8 @@ class Trial:
             self._quietly(commands)
 
     def _quietly(self, commands: t.Iterable[Words]) -> None:
-        for one in commands:
-            self._host.run(one, check=False, timeout=CLEANING_SECONDS)
+        for command in commands:
+            self._host.run(command, check=False, timeout=CLEANING_SECONDS)
 
     def _options(self, python: containers.Python, share: t.Optional[Share]) -> Words:
         words = ["--rm", f"--name={NAME}", "--network=none", "--security-opt=label=disable"]
@@ -136,7 +136,9 @@ class Trial:
         for mount in share.mounts if share else ():
             access = "ro" if mount.read_only else "rw"
             words.append(f"--volume={mount.outside}:{mount.inside}:{access}")
-        return words + [f"--volume={one}:{containers.HOST}{one}:ro" for one in python.folders]
+        return words + [
+            f"--volume={folder}:{containers.HOST}{folder}:ro" for folder in python.folders
+        ]
 
     def _podman(self, _runtime: Runtime, python: containers.Python, job: Job) -> Answer:
         words = ["podman", "run", *self._options(python, job.share), "--rootfs", ROOT]

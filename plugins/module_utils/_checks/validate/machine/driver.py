@@ -60,7 +60,7 @@ PARTS: t.Mapping[str, t.Tuple[str, t.Mapping[str, bool]]] = {
 def look(host: Host, problem: str, *, slow: bool = False) -> DriverFacts:
     """Return what is there; ``problem`` is why NVML does not answer, which may be that it is ``slow``."""
     loaded, kernels = facts.loaded_driver(host), modules(host, (), added=False)
-    switches = any(one.kind == "nvswitch" for one in facts.pci_devices(host))
+    switches = any(pci_device.kind == "nvswitch" for pci_device in facts.pci_devices(host))
     switches = switches or bool(facts.gpus(host) and facts.bridges(host))
     return DriverFacts(
         problem=problem,
@@ -111,7 +111,7 @@ def holds(host: Host) -> Holds:
     """Return what the records say was put on hold, and what the package manager says of it."""
     try:
         records = [Record.load(host.read(path), path) for path in (DRIVER, TOOLKIT, DCGM)]
-        wanted = frozenset(name for one in records for name in one.holds)
+        wanted = frozenset(name for record in records for name in record.holds)
         if not wanted:
             return Holds()
         family = distributions.family(facts.os_release(host))

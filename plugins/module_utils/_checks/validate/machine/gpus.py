@@ -54,9 +54,9 @@ def _differing(
     read_now = (read(nvml, gpu) for gpu in gpus)
     states = [dataclasses.replace(one, processes=(), claimed=claimed) for one in read_now]
     targets = selection.targets(states)
-    for one in states:
-        if one.gpu.uuid in targets:
-            plan = plan_gpu(one, *targets[one.gpu.uuid])
+    for state in states:
+        if state.gpu.uuid in targets:
+            plan = plan_gpu(state, *targets[state.gpu.uuid])
             yield from (step.summary for step in plan.steps)
             yield from filter(None, [plan.pending])
 

@@ -49,8 +49,10 @@ def look(host: Host, runtimes: t.Sequence[Runtime], *, required: str = "") -> t.
         return {}
     folder = posixpath.dirname(path)
     return {
-        one.kind.name: _look(one, folder, records, noted, required in ("auto", one.kind.name))
-        for one in runtimes
+        runtime.kind.name: _look(
+            runtime, folder, records, noted, required in ("auto", runtime.kind.name)
+        )
+        for runtime in runtimes
     }
 
 
@@ -94,7 +96,7 @@ def _look(
         problem, changed = str(error), ()
     # We may have set up a handler alone.
     keys = {runtime.kind.keys.spec_dirs, *(path for path, _value in runtime.kind.keys.on)} - {()}
-    paths = [one.path for each in ours for one in each.entries]
+    paths = [entry.path for each in ours for entry in each.entries]
     by_cdi = any(path[-len(key) :] == key for path in paths for key in keys)
     if problem and not by_cdi and not required:
         return skipped(name, f"gpu.node has not set up CDI in it: {problem}")

@@ -41,8 +41,8 @@ class Archives:
 
     def names(self) -> t.Tuple[Archive, ...]:
         """Return the archives in the order of their times."""
-        found = (Archive.from_file(one) for one in self._host.listdir(self.folder))
-        return tuple(sorted(filter(None, found), key=lambda one: (one.made, one)))
+        archives = (Archive.from_file(name) for name in self._host.listdir(self.folder))
+        return tuple(sorted(filter(None, archives), key=lambda archive: (archive.made, archive)))
 
     def path(self, archive: Archive) -> str:
         """Return an archive's path."""
@@ -64,36 +64,36 @@ class Archives:
 
     def digest(self, archive: Archive) -> t.Tuple[str, int]:
         """Return an archive's SHA-256 and its bytes."""
-        found, size = hashlib.sha256(), 0
+        digest, size = hashlib.sha256(), 0
         with open(self.path(archive), "rb") as file:
             while True:
                 data = file.read(1 << 20)
                 if not data:
-                    return found.hexdigest(), size
-                found.update(data)
+                    return digest.hexdigest(), size
+                digest.update(data)
                 size += len(data)
 
     def earlier(self, uuid: str) -> t.Tuple[t.List[Earlier], t.List[Missing]]:
         """Return the newest archives that have a GPU, but for those that have others in them, and what is left out."""
-        found: t.List[Earlier] = []
+        archives: t.List[Earlier] = []
         missing = []
-        for one in reversed(self.names()):
-            if one.stage == RMA:
+        for archive in reversed(self.names()):
+            if archive.stage == RMA:
                 continue
             try:
-                gpus = known_gpus(self.read(one))
+                gpus = known_gpus(self.read(archive))
             except NodeError as error:
-                missing.append(Missing(one.file, str(error)))
+                missing.append(Missing(archive.file, str(error)))
                 continue
             if uuid not in [gpu.uuid for gpu in gpus]:
                 continue
-            size = os.stat(self.path(one)).st_size
-            whole = sum(each.size for each in found) + size
-            if len(found) == MOST_EARLIER or whole > MOST_EARLIER_BYTES:
-                missing.append(Missing(one.file, "newer ones are enough"))
+            size = os.stat(self.path(archive)).st_size
+            whole = sum(each.size for each in archives) + size
+            if len(archives) == MOST_EARLIER or whole > MOST_EARLIER_BYTES:
+                missing.append(Missing(archive.file, "newer ones are enough"))
             else:
-                found.append(Earlier(one, size, gpus))
-        return found, missing
+                archives.append(Earlier(archive, size, gpus))
+        return archives, missing
 
     @contextlib.contextmanager
     def making(self) -> t.Iterator[str]:
@@ -124,9 +124,12 @@ class Archives:
                 with open(f"{gathered}/{name}", "w", encoding="utf-8", errors="replace") as file:
                     file.write(text)
             files = {
-                name: f"{gathered}/{name}" for name in (*texts, *(one.name for one in contents))
+                name: f"{gathered}/{name}"
+                for name in (*texts, *(content.name for content in contents))
             }
-            files.update((f"earlier/{one.archive.file}", self.path(one.archive)) for one in earlier)
+            files.update(
+                (f"earlier/{entry.archive.file}", self.path(entry.archive)) for entry in earlier
+            )
             handle = os.open(f"{gathered}/.whole", os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
             with os.fdopen(handle, "wb") as stream:
                 with tarfile.open(fileobj=stream, mode="w:gz") as tar:
@@ -144,8 +147,8 @@ class Archives:
 
     def remove(self, files: t.Iterable[str]) -> None:
         """Remove archives."""
-        for one in files:
-            self._host.remove(f"{self.folder}/{one}")
+        for file in files:
+            self._host.remove(f"{self.folder}/{file}")
 
 
 def _plain(member: tarfile.TarInfo) -> tarfile.TarInfo:

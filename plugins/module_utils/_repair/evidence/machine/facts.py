@@ -45,16 +45,16 @@ def ask_smi(programs: Programs, count: int) -> SmiAnswers:
     else:
         problems[whole] = ended.problem or f"it ended with status {ended.rc}"
         asked = {
-            f"nvidia-smi-{one}.xml": ("-q", "-x", "-i", str(one))
-            for one in range(min(count, smi.MOST_GPUS))
+            f"nvidia-smi-{index}.xml": ("-q", "-x", "-i", str(index))
+            for index in range(min(count, smi.MOST_GPUS))
         }
     gpus: t.List[EvidenceGpu] = []
     late = int(ended.rc is None)
-    for name, words in asked.items():
+    for name, args in asked.items():
         if late >= MOST_LATE or "not installed" in problems.get(whole, ""):
             problems[name] = problems[whole]
             continue
-        answers[name], ended = _answer(programs, *words)
+        answers[name], ended = _answer(programs, *args)
         late += ended.rc is None
         try:
             gpus += smi.parse_gpus(answers[name].decode("utf-8", "replace"))
@@ -63,22 +63,25 @@ def ask_smi(programs: Programs, count: int) -> SmiAnswers:
     return SmiAnswers(tuple(gpus), answers, problems)
 
 
-def _answer(programs: Programs, *words: str) -> t.Tuple[bytes, Ended]:
-    return programs.answer(["nvidia-smi", *words], MOST_SMI, seconds=SMI_SECONDS)
+def _answer(programs: Programs, *args: str) -> t.Tuple[bytes, Ended]:
+    return programs.answer(["nvidia-smi", *args], MOST_SMI, seconds=SMI_SECONDS)
 
 
 def machine(host: Host, addresses: t.Iterable[str]) -> Machine:
     """Return what there is to tell of the machine; ``addresses`` are the GPUs' on the PCI bus."""
     system = os.uname()
     driver = facts.loaded_driver(host)
-    told = {name: _read(host, f"{DMI}/{file}") for name, file in DMI_FILES.items()}
-    told["system"] = facts.os_release(host).get("PRETTY_NAME", "")
-    told["kernel"] = system.release
+    described = {name: _read(host, f"{DMI}/{file}") for name, file in DMI_FILES.items()}
+    described["system"] = facts.os_release(host).get("PRETTY_NAME", "")
+    described["kernel"] = system.release
     loaded = driver._asdict() if driver else {"version": "", "module_type": ""}
     versions = {**loaded, "libraries": ", ".join(facts.library_versions(host))}
     places = _slots(host)
     return Machine(
-        system.nodename, told, versions, {one: _slot(host, one, places) for one in addresses}
+        system.nodename,
+        described,
+        versions,
+        {address: _slot(host, address, places) for address in addresses},
     )
 
 
@@ -90,8 +93,8 @@ def _slots(host: Host) -> t.Dict[str, str]:
 
 def _slot(host: Host, address: str, slots: t.Mapping[str, str]) -> str:
     """Return the slot that a device is in, or the switch above it."""
-    way = host.leads_to(f"{facts.BUS}/{address}").split("/")
-    above = (slots.get(one.partition(".")[0], "") for one in (address, *reversed(way)))
+    folders = host.leads_to(f"{facts.BUS}/{address}").split("/")
+    above = (slots.get(folder.partition(".")[0], "") for folder in (address, *reversed(folders)))
     return next(filter(None, above), "")
 
 

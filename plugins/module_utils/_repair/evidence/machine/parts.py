@@ -41,22 +41,22 @@ class Parts:
         """Gather the kernel's log of all boots since a time, unfiltered; without a journal that of this boot."""
         begin = f"--since=@{int(since)}"
         journal = ["journalctl", "--no-pager", "-q", "-o", "short-iso-precise", begin]
-        ways = {
+        commands = {
             "journalctl": [*journal, "_TRANSPORT=kernel"],
             "dmesg": ["dmesg", "--time-format=iso"],
         }
         problems = []
-        for name, words in ways.items():
-            problem = self._log(words)
+        for name, argv in commands.items():
+            problem = self._log(argv)
             if not problem:
                 return
             problems.append(f"{name}: {problem}")
         self.missing.append(Missing(KERNEL, "; ".join(problems)))
 
-    def smi(self, told: SmiAnswers) -> None:
+    def smi(self, smi_answers: SmiAnswers) -> None:
         """Gather what nvidia-smi has answered, also where that is why it does not."""
-        for name in {**told.answers, **told.problems}:
-            data, problem = told.answers.get(name, b""), told.problems.get(name, "")
+        for name in {**smi_answers.answers, **smi_answers.problems}:
+            data, problem = smi_answers.answers.get(name, b""), smi_answers.problems.get(name, "")
             if data:
                 problem = self._keep(name, data, problem)
             elif not problem:
@@ -66,12 +66,12 @@ class Parts:
 
     def dcgm(self) -> None:
         """Gather what DCGM's health watches have seen, and its quick checks of the deployment."""
-        for name, words in DCGM.items():
-            found, ended = self._programs.answer(words, MOST_ANSWER, seconds=DCGM_SECONDS)
-            problem = "" if ended.rc == 0 else _problem(ended, found)
+        for name, argv in DCGM.items():
+            output, ended = self._programs.answer(argv, MOST_ANSWER, seconds=DCGM_SECONDS)
+            problem = "" if ended.rc == 0 else _problem(ended, output)
             try:
-                json_data.loads(found.decode("utf-8", "replace"))
-                problem = self._keep(name, found, problem)
+                json_data.loads(output.decode("utf-8", "replace"))
+                problem = self._keep(name, output, problem)
             except ValueError as error:
                 problem = problem or f"it answered no JSON: {error}"
             if problem:
@@ -88,29 +88,29 @@ class Parts:
         elif how == FULL:
             self._bug_report(full, ["--extra-system-data"], seconds)
 
-    def _bug_report(self, name: str, words: t.Sequence[str], seconds: float) -> str:
+    def _bug_report(self, name: str, options: t.Sequence[str], seconds: float) -> str:
         """Gather a bug report; return why it did not end by itself."""
         raw = f"{self.folder}/.raw"
-        asked = [BUG_REPORT, "--output-file", raw, *words]
-        said, ended = self._programs.answer(asked, MOST_ANSWER, seconds=seconds)
-        found = [one for one in (f"{raw}.gz", raw) if os.path.isfile(one)]
-        problem = "" if ended.rc == 0 else _problem(ended, said)
-        if found:
-            problem = self._write(name, lambda take: _unpack(found[0], take), MOST, problem)
+        argv = [BUG_REPORT, "--output-file", raw, *options]
+        output, ended = self._programs.answer(argv, MOST_ANSWER, seconds=seconds)
+        paths = [path for path in (f"{raw}.gz", raw) if os.path.isfile(path)]
+        problem = "" if ended.rc == 0 else _problem(ended, output)
+        if paths:
+            problem = self._write(name, lambda take: _unpack(paths[0], take), MOST, problem)
         elif not problem:
             problem = "it wrote nothing"
         if problem:
             self.missing.append(Missing(name, problem))
-        for one in found:
-            os.unlink(one)
+        for path in paths:
+            os.unlink(path)
         return ended.problem
 
-    def _log(self, words: t.Sequence[str]) -> str:
+    def _log(self, argv: t.Sequence[str]) -> str:
         """Gather the kernel's log as a program has it; return why there is nothing."""
         ends: t.List[Ended] = []
 
         def feed(take: t.Callable[[bytes], None]) -> str:
-            ends.append(self._programs.run(words, take, seconds=LOG_SECONDS))
+            ends.append(self._programs.run(argv, take, seconds=LOG_SECONDS))
             return ends[0].problem
 
         problem = self._write(KERNEL, feed, MOST)
@@ -121,9 +121,9 @@ class Parts:
         self.contents.pop()
         path = f"{self.folder}/{KERNEL}"
         with open(path, "rb") as file:
-            said = file.read(TAIL)
+            output = file.read(TAIL)
         os.unlink(path)
-        return _problem(ends[0], said) if ends[0].rc != 0 else "it has nothing of that time"
+        return _problem(ends[0], output) if ends[0].rc != 0 else "it has nothing of that time"
 
     def _keep(self, name: str, data: bytes, note: str) -> str:
         """Write a part that is there as a whole; return why that failed."""
@@ -173,6 +173,6 @@ def _unpack(path: str, take: t.Callable[[bytes], None]) -> str:
             return "its end is cut off"
 
 
-def _problem(ended: Ended, said: bytes) -> str:
-    words = printable(" ".join(said[-TAIL:].decode("utf-8", "replace").split()))
-    return ": ".join(filter(None, [ended.problem or f"it ended with status {ended.rc}", words]))
+def _problem(ended: Ended, output: bytes) -> str:
+    text = printable(" ".join(output[-TAIL:].decode("utf-8", "replace").split()))
+    return ": ".join(filter(None, [ended.problem or f"it ended with status {ended.rc}", text]))
