@@ -36,7 +36,7 @@ def environment(place: Place) -> dict[str, str]:
 
 
 def applies(requirement: Requirement, place: Place) -> bool:
-    """Tell whether a requirement is for a place."""
+    """Return whether a requirement is for a place."""
     return requirement.marker is None or requirement.marker.evaluate(environment(place))
 
 

@@ -44,7 +44,7 @@ class Wheel:
     pythons: SpecifierSet
 
     def fits(self, place: Place, loadable: frozenset[Tag]) -> bool:
-        """Tell whether pip could choose it for a place."""
+        """Return whether pip could choose it for a place."""
         return bool(self.tags & loadable) and self.pythons.contains(f"3.{place[0]}.0")
 
 

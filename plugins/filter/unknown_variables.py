@@ -82,7 +82,7 @@ def unknown_variables(
 
 
 def _of_another(name: str, known: t.Iterable[str]) -> bool:
-    """Tell whether a variable may well be another tool's: it only begins as ours do."""
+    """Return whether a variable may well be another tool's: it only begins as ours do."""
     prefix, _line, suffix = name.partition("_")
     ours = [variable.partition("_")[2] for variable in known if variable.startswith(f"{prefix}_")]
     ours = [variable for variable in ours if abs(len(variable) - len(suffix)) <= SLIPS]

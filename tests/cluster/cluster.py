@@ -68,7 +68,7 @@ class Cluster:
         self.node.run("sh", "-ec", LET_IN, "sh", authority, access)
 
     def ready(self) -> bool:
-        """Tell whether the node is Ready."""
+        """Return whether the node is Ready."""
         conditions = self.get("node", self.node.name)["status"].get("conditions", ())
         return ("Ready", "True") in [(one["type"], one["status"]) for one in conditions]
 

@@ -50,7 +50,7 @@ def in_order(members: Members) -> dict[str, bytes]:
 
 
 def told(name: str) -> bool:
-    """Tell whether a member tells of the others."""
+    """Return whether a member tells of the others."""
     return name in (LIST, MANIFEST)
 
 

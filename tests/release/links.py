@@ -16,7 +16,7 @@ LINK = re.compile(r"(?P<begin>!?\[[^\]]*\]\()(?P<target>[^)#:\s]+)(?P<rest>[#)])
 
 
 def left_out(tree: Path, name: str) -> bool:
-    """Tell whether galaxy.yml keeps a file of the tree, or a folder that it is in, out of the tarball."""
+    """Return whether galaxy.yml keeps a file of the tree, or a folder that it is in, out of the tarball."""
     ignored = set(yaml.safe_load((tree / "galaxy.yml").read_text())["build_ignore"])
     return not ignored.isdisjoint([name, *map(str, Path(name).parents)])
 

@@ -41,7 +41,7 @@ class PureContract(Contract):
 
 
 def is_pure(module: str) -> bool:
-    """Tell whether a module of the device plugin's or the cluster's package is said to be pure."""
+    """Return whether a module of the device plugin's or the cluster's package is said to be pure."""
     parts = module.split(".")
     names = ["/".join(parts[:number]) for number in range(1, len(parts) + 1)]
     files = (folder / name for folder in SOURCES for name in names)

@@ -34,7 +34,7 @@ def ours() -> dict[str, str]:
 
 
 def foreign(name: str) -> bool:
-    """Tell whether a variable of the caller's would change what tests see."""
+    """Return whether a variable of the caller's would change what tests see."""
     return name.startswith(FOREIGN) or name in NAMES or name.lower() in PROXIES
 
 

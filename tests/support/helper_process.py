@@ -198,12 +198,12 @@ def rests(pid: int) -> int:
 
 
 def opened(pid: int, path: Path) -> bool:
-    """Tell whether a process has a file open."""
+    """Return whether a process has a file open."""
     return any(one.resolve() == path.resolve() for one in Path(f"/proc/{pid}/fd").iterdir())
 
 
 def runs(pid: int | str) -> bool:
-    """Tell whether a process runs: one that has ended and that its parent has not asked for yet does not."""
+    """Return whether a process runs: one that has ended and that its parent has not asked for yet does not."""
     try:
         stat = Path(f"/proc/{pid}/stat").read_text()
     except (FileNotFoundError, ProcessLookupError):

@@ -61,7 +61,7 @@ def checks(host: Any) -> dict[str, dict[str, Any]]:
 
 
 def passed(checks: dict[str, dict[str, Any]], name: str) -> bool:
-    """Tell whether a check passes; skip the test with its reason where it was not made."""
+    """Return whether a check passes; skip the test with its reason where it was not made."""
     check = checks[name]
     if check["state"] == "skipped":
         pytest.skip(f"{name}: {check['cause']}")

@@ -30,7 +30,7 @@ def number(text: str) -> t.Optional[Version]:
 
 
 def is_safe(text: str) -> bool:
-    """Tell whether a version, in whatever text it is, has the known fixes."""
+    """Return whether a version, in whatever text it is, has the known fixes."""
     version = number(text)
     # 1.19.1 of a release candidate is (1, 19, 1, -1), and must not count as more than (1, 19, 1).
     return version is not None and (*version, 0)[:4] >= (*MINIMUM, 0)

@@ -79,12 +79,12 @@ def chosen(names: t.Iterable[str]) -> t.FrozenSet[str]:
 
 
 def draws(capabilities: Chosen) -> bool:
-    """Tell whether containers are to draw: they get DRM nodes then, and what finds the driver for them."""
+    """Return whether containers are to draw: they get DRM nodes then, and what finds the driver for them."""
     return not capabilities.isdisjoint({"graphics", "display"})
 
 
 def has_library(stem: str, capabilities: Chosen) -> bool:
-    """Tell whether a library belongs to the capabilities; one that no list names is of use to all."""
+    """Return whether a library belongs to the capabilities; one that no list names is of use to all."""
     owners = {name for name, stems in LIBRARIES.items() if stem in stems.split()}
     return not owners or not owners.isdisjoint(capabilities)
 

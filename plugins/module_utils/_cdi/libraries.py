@@ -36,7 +36,7 @@ def image_folders(own: str, *, aarch64: bool) -> t.Tuple[str, ...]:
 
 
 def is_driver_library(name: str, version: str) -> bool:
-    """Tell whether a file's name is that of a library of this version of the driver, or of a part with its own."""
+    """Return whether a file's name is that of a library of this version of the driver, or of a part with its own."""
     if OWN_VERSION.match(name) or PLATFORMS.fullmatch(name):
         return True
     return name.startswith("lib") and name.endswith(f".so.{version}")

@@ -82,7 +82,7 @@ class Unknown(str):
 
 
 def is_newer(version: t.Any) -> bool:
-    """Tell whether it is a version that came after those that are known here, and has all that they have."""
+    """Return whether it is a version that came after those that are known here, and has all that they have."""
     match = NUMBERS.fullmatch(version) if isinstance(version, str) else None
     numbers = tuple(map(int, match.groups())) if match else ()
     return numbers > LATEST and numbers[0] == LATEST[0]

@@ -240,7 +240,7 @@ def _dump(spec: t.Any) -> str:
 
 
 def is_same_file(path: str, other: str) -> bool:
-    """Tell whether two paths lead to one file."""
+    """Return whether two paths lead to one file."""
     return resolved(path) == resolved(other)
 
 
@@ -251,6 +251,6 @@ def resolved(path: str) -> str:
 
 
 def describes_gpus(text: str) -> bool:
-    """Tell whether a specification, in JSON or YAML, is about the same kind of devices."""
+    """Return whether a specification, in JSON or YAML, is about the same kind of devices."""
     form = rf"""\bkind["']?\s*:\s*["']?{re.escape(KIND)}["']?\s*(,|\}}|#|$)"""
     return re.search(form, text, re.M) is not None

@@ -60,12 +60,12 @@ MODULES: t.Mapping[str, str] = {
 
 
 def chosen(tags: t.Iterable[str], run: t.Collection[str], skip: t.Collection[str]) -> bool:
-    """Tell whether the tags of a run choose what has these tags, as Ansible chooses tasks."""
+    """Return whether the tags of a run choose what has these tags, as Ansible chooses tasks."""
     return not {*tags, "all", "tagged"}.isdisjoint(run) and set(tags).isdisjoint(skip)
 
 
 def is_open(part: Answer) -> bool:
-    """Tell whether a run has something to do, to refuse or to end by what is planned of a part itself."""
+    """Return whether a run has something to do, to refuse or to end by what is planned of a part itself."""
     left = ("steps", "error", "later", *BY_NAME[part["name"]].ends)
     return any(part[field] for field in left) or bool(part["result"].get("reload_required"))
 

@@ -119,13 +119,13 @@ def left_over(pods: t.Iterable[Json], node: str) -> t.List[t.Tuple[str, str]]:
 
 
 def proven(pod: Json, *, to_the_end: bool) -> bool:
-    """Tell whether a pod has shown what it is there for: that it runs, or ended well."""
+    """Return whether a pod has shown what it is there for: that it runs, or ended well."""
     phase = (pod.get("status") or {}).get("phase")
     return phase == "Succeeded" or (phase == "Running" and not to_the_end)
 
 
 def failed(pod: Json) -> bool:
-    """Tell whether a pod will not come to more."""
+    """Return whether a pod will not come to more."""
     return (pod.get("status") or {}).get("phase") == "Failed"
 
 
@@ -156,7 +156,7 @@ def claims_rights(namespace: str) -> t.Tuple[Right, ...]:
 
 
 def has_dra(node: Json) -> bool:
-    """Tell whether a Node is labelled as one whose GPUs, or some of them, are given out by DRA."""
+    """Return whether a Node is labelled as one whose GPUs, or some of them, are given out by DRA."""
     return ALLOCATION_LABEL in (node["metadata"].get("labels") or {})
 
 
@@ -220,7 +220,7 @@ def with_claim(pod: Json, name: str) -> t.Dict[str, t.Any]:
 
 
 def unplaced(pod: Json) -> bool:
-    """Tell whether the scheduler finds no place for a pod."""
+    """Return whether the scheduler finds no place for a pod."""
     conditions = (pod.get("status") or {}).get("conditions") or ()
     reasons = (
         condition_.get("reason")

@@ -51,7 +51,7 @@ def images(value: t.Any) -> t.Iterator[str]:
 
 
 def _is_here(host: str) -> bool:
-    """Tell whether a host is this machine, to which nobody is on the way."""
+    """Return whether a host is this machine, to which nobody is on the way."""
     try:
         return ipaddress.ip_address(host).is_loopback
     except ValueError:

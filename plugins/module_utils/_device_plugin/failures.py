@@ -51,5 +51,5 @@ def of_check_config(text: str, file: str) -> str:
 
 
 def is_full(text: str, free: int) -> bool:
-    """Tell whether a failure is a full disk's; some programs keep that to themselves."""
+    """Return whether a failure is a full disk's; some programs keep that to themselves."""
     return "No space left on device" in text or free < 1 << 20

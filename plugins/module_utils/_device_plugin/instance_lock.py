@@ -21,7 +21,7 @@ def holder(name: str, *, pod: bool, service: bool, process: int) -> str:
 
 
 def is_pod(text: str) -> bool:
-    """Tell whether it is one of the DaemonSet's."""
+    """Return whether it is one of the DaemonSet's."""
     return text.startswith(POD)
 
 

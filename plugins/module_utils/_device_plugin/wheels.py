@@ -38,7 +38,7 @@ def listed_wheels(text: str) -> t.Dict[str, Listed]:
 
 
 def fits(file: str, python: str, machine: str) -> bool:
-    """Tell whether CPython of a version, such as 3.13, takes a wheel by its name on a machine, such as x86_64."""
+    """Return whether CPython of a version, such as 3.13, takes a wheel by its name on a machine, such as x86_64."""
     tags, interfaces, platforms = (one.split(".") for one in file[: -len(".whl")].split("-")[-3:])
     minor = int(python.split(".")[1])
     taken = {"py3", f"cp3{minor}", *(f"py3{older}" for older in range(minor + 1))}

@@ -69,7 +69,7 @@ class Version(str):
         return cls(upstream(package or ""))
 
     def fits(self, prefix: str) -> bool:
-        """Tell whether it is the one asked for, or of the branch; all are where nothing is asked for."""
+        """Return whether it is the one asked for, or of the branch; all are where nothing is asked for."""
         return not prefix or f"{self}.".startswith(f"{prefix}.")
 
 
@@ -216,7 +216,7 @@ def security_floor(branch: str, table: Table) -> t.Optional[Bulletin]:
 
 
 def is_vulnerable(version: Version, table: Table) -> bool:
-    """Tell whether a version is below the floor of its branch."""
+    """Return whether a version is below the floor of its branch."""
     bulletin = security_floor(version.branch, table)
     return bulletin is not None and version.numbers < bulletin.floors[version.branch].numbers
 

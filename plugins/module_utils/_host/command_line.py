@@ -53,7 +53,7 @@ def asked(mode: str, vendor: str) -> Words:
 
 
 def has(cmdline: t.Sequence[str], option: str) -> bool:
-    """Tell whether a command line says so: of options of one name the last counts, whose values have commas."""
+    """Return whether a command line says so: of options of one name the last counts, whose values have commas."""
     name, value = parameter(option)
     values = [each.value or "" for each in map(parameter, cmdline) if each.name == name]
     return bool(values) and (value or "") in values[-1].split(",")

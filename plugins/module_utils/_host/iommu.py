@@ -79,7 +79,7 @@ def _reasons(
 
 
 def _elsewhere(current: Iommu, record: CommandLine) -> bool:
-    """Tell whether what was written in an earlier boot is not what this one was booted with."""
+    """Return whether what was written in an earlier boot is not what this one was booted with."""
     return record.boot not in ("", current.boot)
 
 

@@ -74,7 +74,7 @@ def kind(name: str) -> str:
 
 
 def is_known(name: str) -> bool:
-    """Tell whether a name is that of a value that is set here."""
+    """Return whether a name is that of a value that is set here."""
     return bool(ADDRESS.fullmatch(name) or FILES.fullmatch(name))
 
 

@@ -84,7 +84,7 @@ def texts(desired: float) -> t.Dict[str, str]:
 
 
 def lower(path: str, text: str, desired: float) -> bool:
-    """Tell whether a file of limits gives a session less, in a line that wins over ours.
+    """Return whether a file of limits gives a session less, in a line that wins over ours.
 
     The last one of everybody wins, and one of a user or a group over those (limits.conf(5)).
     """

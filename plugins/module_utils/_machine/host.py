@@ -50,7 +50,7 @@ class Status(t.NamedTuple):
 
     @property
     def is_open(self) -> bool:
-        """Tell whether not only root, and root's group, can write to it. Links have no mode of their own."""
+        """Return whether not only root, and root's group, can write to it. Links have no mode of their own."""
         access = self.mode & stat.S_IWOTH or (self.gid and self.mode & stat.S_IWGRP)
         access = access or self.has_other_writers
         return bool(self.uid or (access and not stat.S_ISLNK(self.mode)))
@@ -218,7 +218,7 @@ class Host:
         return real if os.path.exists(real) else ""
 
     def writable(self, path: str) -> bool:
-        """Tell whether a folder takes files: none of a read-only file system does."""
+        """Return whether a folder takes files: none of a read-only file system does."""
         return os.access(path, os.W_OK)
 
     def move(self, path: str, to: str) -> None:
@@ -226,7 +226,7 @@ class Host:
         shutil.move(path, to)
 
     def exists(self, path: str) -> bool:
-        """Tell whether something is there (a dangling link counts)."""
+        """Return whether something is there (a dangling link counts)."""
         return os.path.lexists(path)
 
     def readlink(self, path: str) -> t.Optional[str]:
@@ -313,7 +313,7 @@ class Host:
         return unix_http.get(socket, target, timeout)
 
     def listens(self, socket: str) -> bool:
-        """Tell whether a service listens at a Unix socket."""
+        """Return whether a service listens at a Unix socket."""
         from . import unix_http  # as above
 
         return unix_http.listens(socket, timeout=10)

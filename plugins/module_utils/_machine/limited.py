@@ -100,7 +100,7 @@ class Programs:
 
 
 def _has_ended(pid: int) -> bool:
-    """Tell whether a child has ended, which stays one: its number is nobody else's before its group is killed."""
+    """Return whether a child has ended, which stays one: its number is nobody else's before its group is killed."""
     return os.waitid(os.P_PID, pid, os.WEXITED | os.WNOWAIT | os.WNOHANG) is not None
 
 

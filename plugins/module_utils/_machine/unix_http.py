@@ -32,7 +32,7 @@ class _Connection(http.client.HTTPConnection):
 
 
 def listens(path: str, timeout: float) -> bool:
-    """Tell whether anybody listens at a path: a socket may be left of a service that has ended."""
+    """Return whether anybody listens at a path: a socket may be left of a service that has ended."""
     connection = _Connection(path, timeout)
     try:
         connection.connect()

@@ -50,7 +50,7 @@ class Spec(t.NamedTuple):
     layout: Layout
 
     def matches(self, gpu: Gpu) -> bool:
-        """Tell whether the entry is about this GPU."""
+        """Return whether the entry is about this GPU."""
         if self.filters and not any(_passes(gpu, device_filter) for device_filter in self.filters):
             return False
         return self.devices is None or any(_is(gpu, device) for device in self.devices)

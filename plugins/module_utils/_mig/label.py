@@ -154,7 +154,7 @@ def decide(
 
 
 def answered(decision: Decision, answer: t.Optional[Answer]) -> bool:
-    """Tell whether somebody sees to what is asked for, or has seen to it."""
+    """Return whether somebody sees to what is asked for, or has seen to it."""
     if decision.request is None:
         return True
     if answer is None or answer.asked != decision.request:

@@ -348,7 +348,7 @@ def spare(state: GpuState, steps: t.Sequence[Step]) -> None:
 
 
 def _touches(step: Step, user: User) -> bool:
-    """Tell whether a step needs an instance empty, or the whole GPU, that somebody has."""
+    """Return whether a step needs an instance empty, or the whole GPU, that somebody has."""
     for key, at in (("gi", user.gi_id), ("ci", user.ci_id)):
         if at is not None and step.params.get(key, at) != at:
             return False

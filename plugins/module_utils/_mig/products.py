@@ -74,6 +74,6 @@ def product(device_id: int) -> t.Optional[Product]:
 
 
 def never(device_id: int) -> bool:
-    """Tell whether GPUs of an id can be partitioned by no driver."""
+    """Return whether GPUs of an id can be partitioned by no driver."""
     known = architecture(device_id)
     return known in NEVER or (known == "ampere" and device_id >= GA10X)

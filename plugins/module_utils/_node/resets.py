@@ -36,7 +36,7 @@ REFUSALS: t.Tuple[t.Tuple[str, str], ...] = (
 
 
 def in_use(error: NodeError) -> bool:
-    """Tell whether a refusal is one for now: whoever has the GPU open may be about to close it."""
+    """Return whether a refusal is one for now: whoever has the GPU open may be about to close it."""
     return IN_USE in error.cause.lower()
 
 

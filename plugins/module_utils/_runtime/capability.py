@@ -239,7 +239,7 @@ class RuntimeCapability:
             yield from about_default(lookup(effective, one.runtime.kind.keys.default), self._wanted)
 
     def _waits(self, state: RuntimeState) -> bool:
-        """Tell whether a restart is left to somebody else, or to a later run."""
+        """Return whether a restart is left to somebody else, or to a later run."""
         return self._restart == NEVER or bool(state.ended)
 
     def _deferred(self, state: RuntimesState) -> t.List[RuntimeState]:

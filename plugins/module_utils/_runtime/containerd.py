@@ -123,7 +123,7 @@ def section(config: Table, version: Version) -> t.Tuple[str, str]:
 
 
 def disables_cri(config: Table) -> bool:
-    """Tell whether a configuration leaves the CRI plugin out."""
+    """Return whether a configuration leaves the CRI plugin out."""
     names = config.get("disabled_plugins")
     return isinstance(names, list) and any(name in DISABLING for name in names)
 

@@ -252,7 +252,7 @@ def version_text(version: Version) -> str:
 
 
 def has_cdi(kind: RuntimeKind, version: Version, wanted: RuntimeOptions) -> bool:
-    """Tell whether a runtime knows CDI; refuse one that does not where it is needed."""
+    """Return whether a runtime knows CDI; refuse one that does not where it is needed."""
     if version >= kind.minimum:
         return True
     if wanted.mode == CDI:

@@ -215,7 +215,7 @@ class _Setting:
         return ""
 
     def _is_dense(self) -> bool:
-        """Tell whether the file's tables follow each other without blank lines."""
+        """Return whether the file's tables follow each other without blank lines."""
         text, headings = self._document.text, self._document.headings[2:]
         return bool(headings) and not any(
             re.search(r"\n[ \t]*\r?\n\Z", text[: heading.start][-LOOKED_BACK:])

@@ -49,7 +49,7 @@ class Rule(t.NamedTuple):
     settings: t.Mapping[str, t.Any]
 
     def matches(self, gpu: Gpu) -> bool:
-        """Tell whether a rule is about a GPU."""
+        """Return whether a rule is about a GPU."""
         return all(
             any(_is(gpu, name, value) for value in values) for name, values in self.match.items()
         )

@@ -124,7 +124,7 @@ def stopped(
 
 
 def _is_gone(name: str, node: RolloutNode, batch: t.Collection[str]) -> bool:
-    """Tell whether a node failed, or was lost in the middle of its change."""
+    """Return whether a node failed, or was lost in the middle of its change."""
     return node.state == FAILED or (node.state == BEGUN and name not in batch)
 
 

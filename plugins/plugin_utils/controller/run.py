@@ -38,7 +38,7 @@ def this_run(change: str) -> Change:
 
 
 def lives(pid: int, start_time: str) -> bool:
-    """Tell whether that process of this machine is there; it is if it can't be looked at."""
+    """Return whether that process of this machine is there; it is if it can't be looked at."""
     try:
         os.kill(pid, 0)
     except (ProcessLookupError, OverflowError):

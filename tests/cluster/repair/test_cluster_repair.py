@@ -32,7 +32,7 @@ BOOT = "/proc/sys/kernel/random/boot_id"
 
 
 def dra(cluster: Cluster) -> bool:
-    """Tell whether the node's GPUs are given out by claims."""
+    """Return whether the node's GPUs are given out by claims."""
     return cluster.node.variables.get("gpu_nodes_allocation") == "dra"
 
 
@@ -76,7 +76,7 @@ def offers_all_but(cluster: Cluster, uuids: set[str]) -> None:
 
 
 def in_service(cluster: Cluster) -> bool:
-    """Tell whether pods may come to the node."""
+    """Return whether pods may come to the node."""
     node = cluster.get("node", cluster.node.name)
     notes = node["metadata"].get("annotations", {})
     ours = {"gpu.node/cordoned", "gpu.node/failed"} & set(notes)

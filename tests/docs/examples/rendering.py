@@ -70,7 +70,7 @@ def _render(data: Any, defaults: Mapping[str, Any], folder: Path) -> dict[str, A
 
 
 def _asks(values: Mapping[str, Any]) -> bool:
-    """Tell whether the role fractions would be given something."""
+    """Return whether the role fractions would be given something."""
     return any(one.startswith("fractions_") for one in values)
 
 

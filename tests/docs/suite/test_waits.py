@@ -23,7 +23,7 @@ WAITS = (
 
 
 def limit(node: ast.AST) -> bool:
-    """Tell whether a call waits for so many seconds as are written there."""
+    """Return whether a call waits for so many seconds as are written there."""
     if not (isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute)):
         return False
     given = [one.value for one in node.keywords if one.arg == "timeout"]

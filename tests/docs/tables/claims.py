@@ -79,7 +79,7 @@ def functions(tree: ast.AST) -> Iterator[Function]:
 
 
 def skipped(tree: ast.Module, function: Function) -> bool:
-    """Tell whether a test never runs: marked so itself, by its module, or by its first statement."""
+    """Return whether a test never runs: marked so itself, by its module, or by its first statement."""
     marks = [ast.unparse(one) for one in function.decorator_list]
     for node in tree.body:
         if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == "pytestmark":
@@ -91,7 +91,7 @@ def skipped(tree: ast.Module, function: Function) -> bool:
 
 
 def asserts(function: Function) -> bool:
-    """Tell whether a function's own body has something that can fail."""
+    """Return whether a function's own body has something that can fail."""
     for node in ast.walk(function):
         if isinstance(node, ast.Assert) and not isinstance(node.test, ast.Constant):
             return True

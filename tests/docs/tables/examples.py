@@ -42,7 +42,7 @@ def examples(page: Path) -> Iterator[Example]:
 
 
 def is_playbook(data: Any) -> bool:
-    """Tell whether an example is a whole playbook."""
+    """Return whether an example is a whole playbook."""
     return isinstance(data, list) and all(isinstance(one, dict) and "hosts" in one for one in data)
 
 

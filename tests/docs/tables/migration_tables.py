@@ -78,7 +78,7 @@ def mapped(page: str) -> tuple[list[tuple[str, list[Row]]], list[str]]:
 
 
 def fits(name: str, pattern: str) -> bool:
-    """Tell whether a name is the pattern, or what its stars stand for."""
+    """Return whether a name is the pattern, or what its stars stand for."""
     return name == pattern or fnmatchcase(name, pattern.replace("[", "[[]"))
 
 

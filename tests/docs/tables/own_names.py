@@ -56,7 +56,7 @@ def keys() -> set[str]:
 
 
 def known(name: str) -> bool:
-    """Tell whether a name is ours: ``mig_config``, ``dcgm_exporter.address``, ``flags.migStrategy``,
+    """Return whether a name is ours: ``mig_config``, ``dcgm_exporter.address``, ``flags.migStrategy``,
     ``gpu.node.drain``, ``gpu.node.drain: timeout`` or ``gpu-plugin run --kubelet-socket``."""
     program, _space, words = name.partition(" ")
     if program in COMMANDS:

@@ -140,7 +140,7 @@ class Tracer:
         return next((one for one in names if self.carries(values.get(one))), None)
 
     def carries(self, value: object) -> bool:
-        """Tell whether an object is the value, or carries it."""
+        """Return whether an object is the value, or carries it."""
         todo: list[Any] = [value]
         seen = dict[int, object]()  # which are kept, so that no other gets the same number
         while todo:

@@ -18,7 +18,7 @@ Placed = tuple[tuple[str, int], ...]
 
 
 def engines_do(names: list[str]) -> bool:
-    """Tell whether the media engines do for profiles; a second statement of the planner's rule."""
+    """Return whether the media engines do for profiles; a second statement of the planner's rule."""
     greedy = [one for one in names if one.endswith("+me.all")]
     extra = [one for one in names if one.endswith("+me")]
     others = [one for one in names if one not in greedy and not one.endswith("-me")]

@@ -230,7 +230,7 @@ class Client:
         )
 
     def living(self) -> bool:
-        """Tell whether it has work still: its server's end is its own."""
+        """Return whether it has work still: its server's end is its own."""
         return self.process.poll() is None
 
     def end(self) -> None:
@@ -280,7 +280,7 @@ def _named(folder: Path) -> Iterator[int]:
 
 
 def living(pid: int) -> bool:
-    """Tell whether a process runs; one that nobody waited for does not."""
+    """Return whether a process runs; one that nobody waited for does not."""
     try:
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
     except OSError:

@@ -141,7 +141,7 @@ class Rooted(Host):
         return [path.read_text().strip() for path in found]
 
     def works(self) -> bool:
-        """Tell whether NVML would answer: the loaded modules are of the user space's version."""
+        """Return whether NVML would answer: the loaded modules are of the user space's version."""
         libraries = self.listdir(self.libraries)
         return libraries == [f"libnvidia-ml.so.{self.loaded().split(' ', maxsplit=1)[0]}"]
 

@@ -59,7 +59,7 @@ def cluster(
 
 
 def served(cluster: Administered) -> bool:
-    """Tell whether the custom resource is served, which takes a moment."""
+    """Return whether the custom resource is served, which takes a moment."""
     try:
         return "items" in cluster.get("NodeFeature", namespace=SPACE)
     except ApiError as error:

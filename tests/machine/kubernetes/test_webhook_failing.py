@@ -26,7 +26,7 @@ SHARE = pod(limits(gpu=1, gpumem=3000, gpucores=30))
 
 
 def is_left_alone(made: Json) -> bool:
-    """Tell whether a pod waits for a resource that no node has."""
+    """Return whether a pod waits for a resource that no node has."""
     limit = made["spec"]["containers"][0]["resources"].get("limits", {})
     return "nvidia.com/gpumem" in limit and "resourceClaims" not in made["spec"]
 

@@ -38,7 +38,7 @@ def sees_gpus(answer: Answer) -> bool:
 
 
 def checks_fail(answer: Answer) -> bool:
-    """Tell whether the kernel of this machine was found to have no driver, which no simulation hides."""
+    """Return whether the kernel of this machine was found to have no driver, which no simulation hides."""
     return any(not one["holds"] and one["cause"] for one in answer["checks"])
 
 

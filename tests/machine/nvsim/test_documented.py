@@ -219,7 +219,7 @@ class Asked:
 
     @property
     def there(self) -> bool:
-        """Tell whether the driver's branch has the function."""
+        """Return whether the driver's branch has the function."""
         return codes.FUNCTION_NOT_FOUND not in DIFFERS.get(self.name, ())
 
 

@@ -27,7 +27,7 @@ def marked(one: Scene, **changes: Any) -> str:
 
 
 def untouched(one: Scene, marker: str) -> bool:
-    """Tell whether a node is as it was."""
+    """Return whether a node is as it was."""
     looked = all(word.endswith(" check") for word in one.log("n1"))
     return looked and not one.hooks("n1") and one.marker("n1").read_text() == marker
 

@@ -45,7 +45,7 @@ def sick(nodes: Scene, name: str = "n1", **more: Any) -> None:
 
 
 def ended(nodes: Scene, name: str = "n1") -> bool:
-    """Tell whether nothing of a repair is left on a node, and all of its GPUs are well and given back."""
+    """Return whether nothing of a repair is left on a node, and all of its GPUs are well and given back."""
     node = nodes.node(name)
     stages = {one["stage"] for one in node["cases"].values()}
     left = (node["fenced"], node["lease"], nodes.marker(name).exists(), any(node["sick"].values()))

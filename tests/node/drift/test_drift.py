@@ -90,7 +90,7 @@ def beside_each_other(runtime: str) -> list[list[Drift]]:
 
 
 def clash(one: tuple[str, Drift], other: tuple[str, Drift]) -> bool:
-    """Tell whether two drifts are of a room or a thing, or one hides the other from the plan."""
+    """Return whether two drifts are of a room or a thing, or one hides the other from the plan."""
     rooms = {one[0], other[0]}
     if len(rooms) == 1 or any(hidden in rooms and rooms & by for hidden, by in BEHIND.items()):
         return True

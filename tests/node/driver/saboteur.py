@@ -44,7 +44,7 @@ def unpacked(start: int) -> int:
 
 
 def changing() -> bool:
-    """Tell whether an apt-get that changes packages runs."""
+    """Return whether an apt-get that changes packages runs."""
     for pid in processes("apt-get"):
         with contextlib.suppress(OSError):
             if b"-y" in Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0"):

@@ -52,7 +52,7 @@ class Fault:
 
     @property
     def fences(self) -> bool:
-        """Tell whether the GPU is set aside."""
+        """Return whether the GPU is set aside."""
         return self.verdict not in ("restart_application", "recover_fabric")
 
     def commands(self, index: int, pci: str) -> Iterator[str]:

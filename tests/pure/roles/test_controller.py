@@ -13,7 +13,7 @@ VARIABLES = {"ansible.builtin.set_fact"}
 
 
 def is_delegated(one: Task) -> bool:
-    """Tell whether a task or a play is for the controller."""
+    """Return whether a task or a play is for the controller."""
     there = one.get("delegate_to") == "localhost" and not VARIABLES & one.keys()
     return there or one.get("hosts") == "localhost"
 

@@ -15,7 +15,7 @@ HERE = {f"ansible.builtin.{name}" for name in CONTROLLER}
 
 
 def asks(one: Task) -> bool:
-    """Tell whether a task asks the node."""
+    """Return whether a task asks the node."""
     modules = {key for key in one if key.startswith(("ansible.builtin.", "gpu.node."))} - HERE
     return bool(modules) and one.get("delegate_to") != "localhost"
 

@@ -36,7 +36,7 @@ def style(browser: Browser, selector: str, name: str) -> str:
 
 
 def quiet(browser: Browser) -> bool:
-    """Tell whether no script failed, nothing was refused, and nothing but the file was asked for."""
+    """Return whether no script failed, nothing was refused, and nothing but the file was asked for."""
     asked = [one["request"]["url"] for one in browser.named("Network.requestWillBeSent")]
     wrong = browser.named("Runtime.exceptionThrown") + browser.named("Log.entryAdded")
     assert not wrong

@@ -47,7 +47,7 @@ class Owners(t.NamedTuple):
 
     @property
     def dra(self) -> bool:
-        """Tell whether the DRA driver has any."""
+        """Return whether the DRA driver has any."""
         return self.allocation != DEVICE_PLUGIN
 
 

@@ -31,7 +31,7 @@ class Trait(t.NamedTuple):
     since: Version = FIRST
 
     def of(self, version: Version) -> bool:
-        """Tell whether a version does it."""
+        """Return whether a version does it."""
         return self.since <= version and (self.mended is None or version < self.mended)
 
     def __str__(self) -> str:

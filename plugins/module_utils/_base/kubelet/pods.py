@@ -113,7 +113,7 @@ UID = re.compile(HEX.replace("{0}", "-"))
 
 
 def ended(uids: t.Iterable[str], running: t.Collection[str], *, started: bool) -> bool:
-    """Tell whether a pod, by the UIDs that its name had, has run since the boot and does not any more.
+    """Return whether a pod, by the UIDs that its name had, has run since the boot and does not any more.
 
     A static pod's UID is of another form, and where no pod is seen to run, cgroups are not as they are
     known: neither proves anything.

@@ -51,12 +51,12 @@ class Package(t.NamedTuple):
 
     @property
     def installed(self) -> bool:
-        """Tell whether it is unpacked and configured, maybe but for triggers."""
+        """Return whether it is unpacked and configured, maybe but for triggers."""
         return self.state in (State.INSTALLED, *WAITING, State.TWICE)
 
     @property
     def broken(self) -> bool:
-        """Tell whether a transaction stopped in the middle of it."""
+        """Return whether a transaction stopped in the middle of it."""
         return self.state in UNFINISHED or self.torn
 
     @property
@@ -66,7 +66,7 @@ class Package(t.NamedTuple):
 
     @property
     def gone(self) -> bool:
-        """Tell whether nothing is left of it, or its configuration alone."""
+        """Return whether nothing is left of it, or its configuration alone."""
         return self.state in (State.NOT_INSTALLED, State.CONFIG_FILES)
 
 
@@ -163,7 +163,7 @@ class Rollback(t.NamedTuple):
     holds: t.Tuple[str, ...]
 
     def __bool__(self) -> bool:
-        """Tell whether anything differs."""
+        """Return whether anything differs."""
         return bool(self.packages or self.remove or self.holds)
 
 
@@ -211,7 +211,7 @@ class Record:
     repository: bool = False
 
     def __bool__(self) -> bool:
-        """Tell whether anything was added."""
+        """Return whether anything was added."""
         return self != type(self)()
 
     def dump(self) -> str:
@@ -281,12 +281,12 @@ class Packages:
         return policy.candidate if policy else None
 
     def held(self, name: str) -> bool:
-        """Tell whether a package is on hold."""
+        """Return whether a package is on hold."""
         return name in self.packages and self.packages[name].held
 
     @property
     def unfinished(self) -> bool:
-        """Tell whether a transaction was stopped in the middle of any package."""
+        """Return whether a transaction was stopped in the middle of any package."""
         return self.interrupted or any(package.broken for package in self.packages.values())
 
     def holds(

@@ -36,7 +36,7 @@ class PublicKey(t.NamedTuple):
 
 
 def is_armoured(text: str) -> bool:
-    """Tell whether a key is written in ASCII."""
+    """Return whether a key is written in ASCII."""
     return BEGIN in text
 
 

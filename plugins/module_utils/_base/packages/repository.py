@@ -249,7 +249,7 @@ def _entries(repository: Repository, place: Place, sources: t.Iterable[Source]) 
 
 
 def _alike(url: str, other_url: str) -> bool:
-    """Tell whether two addresses can be the same: apt puts the machine in the place of $(ARCH)."""
+    """Return whether two addresses can be the same: apt puts the machine in the place of $(ARCH)."""
     pattern = re.escape(url.rstrip("/")).replace(re.escape("$(ARCH)"), "[^/]+")
     return re.fullmatch(pattern, other_url.rstrip("/")) is not None
 
@@ -381,6 +381,6 @@ def texts(files_by_path: t.Mapping[str, str], place: Place) -> t.Dict[str, str]:
 
 
 def is_trusted(fingerprint: str, trusted: t.Iterable[str]) -> bool:
-    """Tell whether rpm has a key: older ones call it by the last digits of its fingerprint."""
+    """Return whether rpm has a key: older ones call it by the last digits of its fingerprint."""
     versions = (version.split("-")[0].upper() for version in trusted)
     return any(version and fingerprint.endswith(version) for version in versions)

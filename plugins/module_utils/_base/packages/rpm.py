@@ -200,7 +200,7 @@ def _row(line: str) -> t.Dict[str, str]:
 
 
 def has(simulation: Simulation, package: str) -> bool:
-    """Tell whether a transaction brings a package, which may be named with its version."""
+    """Return whether a transaction brings a package, which may be named with its version."""
     names = (*simulation.new, *simulation.changed)
     return any(
         package == name or re.fullmatch(rf"{re.escape(name)}-\d.*", package) for name in names

@@ -43,7 +43,7 @@ class Lock(t.NamedTuple):
 
     @property
     def is_simple(self) -> bool:
-        """Tell whether it is about names only, in whatever version and repository."""
+        """Return whether it is about names only, in whatever version and repository."""
         further = {key: value for key, value in self.fields.items() if key != "comment"}
         return {**PLAIN, "solvable_name": self.pattern} == further
 
@@ -53,7 +53,7 @@ class Lock(t.NamedTuple):
         return self.pattern if self.is_simple and not WILDCARD.search(self.pattern) else ""
 
     def fits(self, package: str) -> bool:
-        """Tell whether it may be about a package."""
+        """Return whether it may be about a package."""
         return fnmatch.fnmatchcase(package, self.pattern)
 
     @property

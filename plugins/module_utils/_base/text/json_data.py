@@ -71,5 +71,5 @@ def text(value: object) -> str:
 
 
 def is_whole(value: object) -> t.TypeGuard[int]:
-    """Tell whether a value is a whole number, which Python says of true and false too."""
+    """Return whether a value is a whole number, which Python says of true and false too."""
     return isinstance(value, int) and not isinstance(value, bool)

@@ -45,7 +45,7 @@ Json = t.Mapping[str, t.Any]
 
 
 def is_desired(values: t.Mapping[str, t.Any]) -> bool:
-    """Tell whether variables ask for DRA."""
+    """Return whether variables ask for DRA."""
     return str(values.get(VARIABLE) or DEVICE_PLUGIN) != DEVICE_PLUGIN
 
 

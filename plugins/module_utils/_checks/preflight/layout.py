@@ -132,7 +132,7 @@ def _error(spec: Spec, gpu: PciDevice) -> t.Optional[NodeError]:
 
 
 def _has_more(name: str, known: Product) -> bool:
-    """Tell whether a profile has attributes that other drivers may give the product's GPUs."""
+    """Return whether a profile has attributes that other drivers may give the product's GPUs."""
     try:
         profile = parse(name[len("all-") :] if name.startswith("all-") else name)
     except InputError:

@@ -27,7 +27,7 @@ class Check(t.NamedTuple):
 
     @property
     def holds(self) -> bool:
-        """Tell whether nothing is wrong."""
+        """Return whether nothing is wrong."""
         return self.state != FAILED
 
     def __str__(self) -> str:

@@ -115,7 +115,7 @@ def checks(node: NodeState, options: ValidateOptions) -> t.List[Check]:
 
 
 def settles(results: t.Iterable[Check]) -> bool:
-    """Tell whether what fails may be on its way: nothing else does."""
+    """Return whether what fails may be on its way: nothing else does."""
     bad = {check.name for check in of_state(results, FAILED)}
     return bool(bad) and bad <= SETTLING
 

@@ -33,7 +33,7 @@ class DrainNode:
 
     @property
     def ours(self) -> bool:
-        """Tell whether we have cordoned it.
+        """Return whether we have cordoned it.
 
         Our annotation alone does not prove it: somebody may have uncordoned the node and cordoned it
         again, for reasons of their own.

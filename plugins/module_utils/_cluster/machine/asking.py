@@ -27,7 +27,7 @@ class Pauses:
 
     @property
     def over(self) -> bool:
-        """Tell whether the deadline has passed."""
+        """Return whether the deadline has passed."""
         return time.monotonic() >= self._deadline
 
     def wait(self) -> None:

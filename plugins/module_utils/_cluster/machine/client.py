@@ -133,7 +133,7 @@ class KubernetesApi:
         self.ask(f"evicting {namespace}/{name}", "POST", path, body)
 
     def allowed(self, right: Right) -> bool:
-        """Tell whether the kubeconfig's user may do something. ApiError."""
+        """Return whether the kubeconfig's user may do something. ApiError."""
         group, spec = "authorization.k8s.io/v1", {"resourceAttributes": right.attributes}
         body = {"apiVersion": group, "kind": "SelfSubjectAccessReview", "spec": spec}
         path = f"/apis/{group}/selfsubjectaccessreviews"

@@ -331,7 +331,7 @@ def _rivalry(seen: Seen) -> str:
 
 
 def _may_go(seen: Seen) -> bool:
-    """Tell whether an object is removed: what others have made is not, nor a namespace, which others may use."""
+    """Return whether an object is removed: what others have made is not, nor a namespace, which others may use."""
     return not seen.foreign and seen.ref.kind != "Namespace"
 
 

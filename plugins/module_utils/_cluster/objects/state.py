@@ -80,7 +80,7 @@ def wishes(item: t.Optional[Json]) -> t.Optional[Json]:
 
 
 def is_same(left: t.Optional[Json], right: t.Optional[Json]) -> bool:
-    """Tell whether two states of an object are the same to a user."""
+    """Return whether two states of an object are the same to a user."""
     return _plain(left) == _plain(right)
 
 
@@ -92,7 +92,7 @@ def _plain(item: t.Optional[Json]) -> t.Optional[Json]:
 
 
 def is_ours(live: Json, manager: str) -> bool:
-    """Tell whether a manager has applied an object, from what the server keeps of who wrote what."""
+    """Return whether a manager has applied an object, from what the server keeps of who wrote what."""
     managers = live.get("metadata", {}).get("managedFields") or ()
     return any(
         entry.get("manager") == manager and entry.get("operation") == "Apply" for entry in managers
@@ -100,7 +100,7 @@ def is_ours(live: Json, manager: str) -> bool:
 
 
 def goes(live: Json) -> bool:
-    """Tell whether an object is on its way out already."""
+    """Return whether an object is on its way out already."""
     return bool(live.get("metadata", {}).get("deletionTimestamp"))
 
 
@@ -130,7 +130,7 @@ def progress(deployment: Json) -> t.Tuple[int, ...]:
 
 
 def rolled_out(deployment: Json) -> bool:
-    """Tell whether all pods of a Deployment are of its template, and available."""
+    """Return whether all pods of a Deployment are of its template, and available."""
     seen, there, updated, available = progress(deployment)
     replicas = deployment["spec"].get("replicas", 1)
     known = seen >= int(deployment["metadata"].get("generation") or 0)

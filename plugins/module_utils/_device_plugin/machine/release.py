@@ -83,7 +83,7 @@ def publish(host: Host, prefix: str, digest: str) -> None:
 
 
 def linked(host: Host, prefix: str) -> bool:
-    """Tell whether the ways to a release are there that publish() makes."""
+    """Return whether the ways to a release are there that publish() makes."""
     missing = PROGRAM.startswith(f"{prefix}/") and not host.exists(COMMAND)
     if missing and host.writable(os.path.dirname(COMMAND)):
         return False

@@ -62,7 +62,7 @@ def parse(text: t.Optional[str]) -> t.Optional[Kept]:
 
 
 def tries(steps: t.Iterable[Step]) -> bool:
-    """Tell whether steps end with a daemon that has to serve, after which nothing is kept any more."""
+    """Return whether steps end with a daemon that has to serve, after which nothing is kept any more."""
     restarts = {"restart", "wait"}
     return any(step.action in restarts and step.params.get("unit", UNIT) == UNIT for step in steps)
 

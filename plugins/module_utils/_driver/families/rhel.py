@@ -57,7 +57,7 @@ ROLLING = {"open": "open-dkms", "proprietary": "latest-dkms", PRECOMPILED: "late
 
 
 def is_precompiled(package: str) -> bool:
-    """Tell whether a package has such modules."""
+    """Return whether a package has such modules."""
     return bool(re.fullmatch(PATTERN, package))
 
 
@@ -148,7 +148,7 @@ def wanted_stream(state: DriverState, desired: Desired) -> t.Tuple[Version, str]
 
 
 def stream_fits(stream: str, version: Version, kind: str) -> bool:
-    """Tell whether a stream has a version and a module type; an empty version fits every branch."""
+    """Return whether a stream has a version and a module type; an empty version fits every branch."""
     branch = version.branch or r"\d+"
     return stream == ROLLING[kind] or bool(re.fullmatch(f"{branch}{ENDINGS[kind]}", stream))
 
@@ -259,7 +259,7 @@ class Rhel(Family):
     def wants_precompiled(
         self, asked: str, installed: t.Iterable[str], key: t.Optional[SigningKey]
     ) -> bool:
-        """Tell whether precompiled kernel modules are asked for, there, or wanted for Secure Boot's sake."""
+        """Return whether precompiled kernel modules are asked for, there, or wanted for Secure Boot's sake."""
         there = [name for name in installed if self.traits.type_of(name)]
         ready = any(map(is_precompiled, there)) or (not there and key is not None)
         return asked == "require" or (asked != "never" and ready)

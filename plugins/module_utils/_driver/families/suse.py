@@ -117,7 +117,7 @@ def helping(state: DriverState, package: str, driver: t.Optional[str], kernel: s
 
 
 def _bare(state: DriverState, package: str, version: t.Optional[str]) -> bool:
-    """Tell whether a build is installed and the running kernel cannot use it."""
+    """Return whether a build is installed and the running kernel cannot use it."""
     there = version is not None and version == state.software.installed(package)
     return (
         there
@@ -153,7 +153,7 @@ def _excludes(state: DriverState, choice: Choice, package: str) -> bool:
 
 
 def useless(state: DriverState, package: str, version: t.Optional[str]) -> bool:
-    """Tell whether what is installed cannot be loaded, by the running kernel or after a boot into a newer one."""
+    """Return whether what is installed cannot be loaded, by the running kernel or after a boot into a newer one."""
     bare = state.loaded.driver is None and _bare(state, package, version)
     return bare and not _served(state)
 

@@ -160,7 +160,7 @@ class Differing(t.NamedTuple):
 
     @property
     def is_closed(self) -> bool:
-        """Tell whether somebody whom the options let open it can't."""
+        """Return whether somebody whom the options let open it can't."""
         return bool(self.meant.mode & ~self.has.mode) or self.has[1:] != self.meant[1:]
 
 

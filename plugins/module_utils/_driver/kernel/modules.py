@@ -91,7 +91,7 @@ def names(module: str, *, current: bool) -> t.List[str]:
 
 
 def has_driver(dependencies: str) -> bool:
-    """Tell whether a kernel's modules.dep has the driver, by the names that distributions give it."""
+    """Return whether a kernel's modules.dep has the driver, by the names that distributions give it."""
     return DRIVER.search(dependencies) is not None
 
 
@@ -101,17 +101,17 @@ def driver_files(dependencies: str) -> t.List[str]:
 
 
 def in_initramfs(listing: str) -> bool:
-    """Tell whether the list of an initramfs has the driver, nouveau, or our file, which count there."""
+    """Return whether the list of an initramfs has the driver, nouveau, or our file, which count there."""
     return IN_INITRAMFS.search(listing) is not None
 
 
 def blacklists(text: str) -> bool:
-    """Tell whether a modprobe file keeps nouveau from being loaded."""
+    """Return whether a modprobe file keeps nouveau from being loaded."""
     return bool(re.search(r"^[^\S\n]*(?:blacklist|install)[^\S\n]+nouveau(?!\S)", text, re.M))
 
 
 def blacklists_on_command_line(text: str) -> bool:
-    """Tell whether the kernel's command line keeps nouveau from being loaded."""
+    """Return whether the kernel's command line keeps nouveau from being loaded."""
     return any(
         "nouveau" in (parameter.value or "").split(",")
         for parameter in kernel_parameters.parse(text)

@@ -53,7 +53,7 @@ def looked_into(host: Host, modules: Modules, *, changes: bool) -> Modules:
 
 
 def _carries(host: Host, kernel: str) -> bool:
-    """Tell whether an initramfs has our file, the driver or nouveau; so it has where it can't be listed."""
+    """Return whether an initramfs has our file, the driver or nouveau; so it has where it can't be listed."""
     lister = next((program for program in LISTERS if host.which(program) is not None), None)
     if lister is None:
         return True

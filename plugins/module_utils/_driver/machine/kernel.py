@@ -254,7 +254,7 @@ def signing_key(host: Host) -> t.Optional[SigningKey]:
 
 
 def knows_nvidias_key(host: Host, key: t.Optional[SigningKey]) -> bool:
-    """Tell whether modules that NVIDIA has signed are accepted: its key is enrolled, or those of any key are."""
+    """Return whether modules that NVIDIA has signed are accepted: its key is enrolled, or those of any key are."""
     if key is None:
         return True
     return bool(NVIDIAS.search(host.run(["mokutil", "--list-enrolled"], check=False).out))

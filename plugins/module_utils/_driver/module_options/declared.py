@@ -70,7 +70,7 @@ def judge(
 
 
 def covers(ranges: str, version: Version) -> bool:
-    """Tell whether a release, or one of a branch, is in ranges of releases."""
+    """Return whether a release, or one of a branch, is in ranges of releases."""
     for part in ranges.split(" "):
         low, _dash, high = (Version(text) for text in part.partition("-"))
         branch = version.numbers[:1] == version.numbers

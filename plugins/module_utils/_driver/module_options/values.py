@@ -66,7 +66,7 @@ def number(text: str) -> t.Optional[int]:
 
 
 def alike(value: str, other: str) -> bool:
-    """Tell whether two values are the same to a module, which shows numbers without a sign, and bools as Y and N."""
+    """Return whether two values are the same to a module, which shows numbers without a sign, and bools as Y and N."""
     return _plain(value) == _plain(other)
 
 

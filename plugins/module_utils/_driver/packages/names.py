@@ -205,7 +205,7 @@ NAMES = re.compile(r"linux-(?:modules|objects|signatures)-nvidia-.*|cuda-drivers
 
 
 def is_driver(name: str, package: Package) -> bool:
-    """Tell whether an installed package is a part of the driver."""
+    """Return whether an installed package is a part of the driver."""
     return bool(SOURCES.fullmatch(package.source) or NAMES.fullmatch(name))
 
 

@@ -49,12 +49,12 @@ class Choice(t.NamedTuple):
 
     @property
     def prebuilt(self) -> bool:
-        """Tell whether the kernel modules are made for one kernel each, and need no compiler."""
+        """Return whether the kernel modules are made for one kernel each, and need no compiler."""
         return self.kernel in self.names.modules.prebuilt.values()
 
     @property
     def dkms(self) -> bool:
-        """Tell whether the kernel modules are built on the node, from the kernel's headers."""
+        """Return whether the kernel modules are built on the node, from the kernel's headers."""
         return bool(self.names.headers.form) and self.kernel in self.names.modules.by_type.values()
 
     @property

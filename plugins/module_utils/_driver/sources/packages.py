@@ -363,7 +363,7 @@ def _check_headers(state: DriverState, desired: Desired, choice: Choice) -> None
 def _superseded(
     family: Family, state: DriverState, choice: Choice, name: str, taken: t.Collection[str] = ()
 ) -> bool:
-    """Tell whether a package has other kernel modules than those wanted, and must give way.
+    """Return whether a package has other kernel modules than those wanted, and must give way.
 
     Modules of other kernels that are built for the wanted version are among the targets. Of what was taken over,
     those of the wanted branch and type stay, whichever kernel they are for, and so they do beside those that DKMS

@@ -36,7 +36,7 @@ class Loader:
         raise NotImplementedError
 
     def keeps(self, added: Words) -> bool:
-        """Tell whether the entries of kernels to come get what was added, as far as a file of somebody's decides."""
+        """Return whether the entries of kernels to come get what was added, as far as a file of somebody's decides."""
         return True
 
     def write(self, added: Words, add: Words, remove: Words) -> None:

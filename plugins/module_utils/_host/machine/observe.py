@@ -82,7 +82,7 @@ def guests(host: Host) -> t.Tuple[str, ...]:
 
 
 def _may_run_guests(host: Host) -> bool:
-    """Tell whether it is worth a look at all files that processes have open: each guest uses KVM's module."""
+    """Return whether it is worth a look at all files that processes have open: each guest uses KVM's module."""
     users = [host.read(path) for path in KVM_USERS]
     return any(user is not None and user.strip() != "0" for user in users) or (
         users == [None, None] and host.exists("/dev/kvm")

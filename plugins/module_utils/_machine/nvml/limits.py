@@ -27,7 +27,7 @@ NO_LIMITS = Limits(0, MOST)
 
 
 def known() -> bool:
-    """Tell whether pynvml knows the functions; whether the driver has them, a call tells."""
+    """Return whether pynvml knows the functions; whether the driver has them, a call tells."""
     return hasattr(pynvml, FUNCTION)
 
 

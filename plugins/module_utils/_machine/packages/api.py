@@ -94,7 +94,7 @@ class PackageManager(abc.ABC):
 
     @abc.abstractmethod
     def _is_busy(self, completed: Completed) -> bool:
-        """Tell whether a command gave up because another process holds the lock."""
+        """Return whether a command gave up because another process holds the lock."""
 
     def _call(
         self,
@@ -175,7 +175,7 @@ class PackageManager(abc.ABC):
         return {}
 
     def interrupted(self) -> bool:
-        """Tell whether a transaction was killed, where there is a journal of them."""
+        """Return whether a transaction was killed, where there is a journal of them."""
         return False
 
     def sources(self) -> t.Tuple[Source, ...]:

@@ -35,7 +35,7 @@ def makes_way(host: Host, persistent: t.Iterable[str]) -> t.List[str]:
 
 
 def drm_holds(host: Host) -> bool:
-    """Tell whether nvidia_drm has the GPUs open, as it does to set display modes."""
+    """Return whether nvidia_drm has the GPUs open, as it does to set display modes."""
     return (host.read(f"{MODULE}/parameters/modeset") or "").strip() in ("Y", "1")
 
 

@@ -97,7 +97,7 @@ class Devices(t.NamedTuple):
 
 
 def is_gpu(allocation: Allocation) -> bool:
-    """Tell whether an allocation is of a GPU or a part of one, by whichever plugin or driver."""
+    """Return whether an allocation is of a GPU or a part of one, by whichever plugin or driver."""
     return bool(GPU_RESOURCE.fullmatch(allocation.resource) or NAMED.search(allocation.device))
 
 

@@ -14,7 +14,7 @@ from .busy import refuse_if_busy
 
 
 def by_dra(allocation: Allocation) -> bool:
-    """Tell whether our DRA driver gave a device out."""
+    """Return whether our DRA driver gave a device out."""
     return allocation.resource == DRIVER or allocation.resource.startswith(f"{DRIVER}/")
 
 

@@ -342,7 +342,7 @@ def like(shown: Section, handler: str) -> t.Tuple[str, Section]:
 
 
 def is_oci(entry: Section) -> bool:
-    """Tell whether a runtime is one that conmon watches."""
+    """Return whether a runtime is one that conmon watches."""
     return entry.get("runtime_type") in (None, "", "oci")
 
 

@@ -241,7 +241,7 @@ class Runtime:
         return tuple(sorted({one for one in found if one}))
 
     def left_out(self, others: t.Container[str]) -> bool:
-        """Tell whether nothing on this node uses it, given the other runtimes that are there."""
+        """Return whether nothing on this node uses it, given the other runtimes that are there."""
         return False
 
     def parse(self, text: str, path: str) -> Config:

@@ -45,7 +45,7 @@ def without(host: Host, *, leaving: bool = False) -> t.Tuple[str, ...]:
 
 
 def runs_nvidia(found: t.Any, but: t.Container[str] = ()) -> bool:
-    """Tell whether a runtime's configuration has a handler with NVIDIA's program; ``but`` are names of handlers."""
+    """Return whether a runtime's configuration has a handler with NVIDIA's program; ``but`` are names of handlers."""
     if isinstance(found, dict):
         handlers = found.get("runtimes")
         if isinstance(handlers, dict):

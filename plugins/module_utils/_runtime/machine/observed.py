@@ -28,13 +28,13 @@ class RuntimeState(t.NamedTuple):
     missing: t.Tuple[Change, ...] = ()  # what the file has, and the running program says it has not
 
     def restarts(self) -> bool:
-        """Tell whether the runtime has to start again."""
+        """Return whether the runtime has to start again."""
         if self.stale or self.changed or self.missing:
             return True
         return not all(file.is_live(self.runtime.kind.keys.live) for file in self.files)
 
     def reloads(self) -> bool:
-        """Tell whether it is enough that the runtime reloads its files."""
+        """Return whether it is enough that the runtime reloads its files."""
         return (bool(self.files) or self.stale_live) and not self.restarts()
 
     def left(self, tried: t.Mapping[str, t.Any]) -> t.List[Change]:

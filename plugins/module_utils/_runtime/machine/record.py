@@ -129,7 +129,7 @@ class Records:
         self._store(MARK, marks, 0o644)
 
     def stale(self, unit: str, *, live: bool = False) -> bool:
-        """Tell whether a unit has run, or with ``live`` was not reloaded either, since before an edit of ours."""
+        """Return whether a unit has run, or with ``live`` was not reloaded either, since before an edit of ours."""
         edited_at = self._marks().get(_key(unit, live))
         if edited_at is None:
             return False
@@ -188,7 +188,7 @@ class File(t.NamedTuple):
     restored: bool = False
 
     def is_live(self, live: t.Sequence[edits.Path]) -> bool:
-        """Tell whether a reload, which takes over keys below ``live``, is enough; what goes away takes a start."""
+        """Return whether a reload, which takes over keys below ``live``, is enough; what goes away takes a start."""
         gone = bool(self.reverts or self.removals or self.restored)
         keys = [path for path, _value in self.changes]
         return not gone and all(any(key[: len(one)] == one for one in live) for key in keys)

@@ -142,9 +142,9 @@ class DcgmState(plan.SoftwareState[Record]):
     running: str = ""
 
     def active(self, unit: str) -> bool:
-        """Tell whether a service runs."""
+        """Return whether a service runs."""
         return self.services.get(unit, {}).get("ActiveState") == "active"
 
     def enabled(self, unit: str) -> bool:
-        """Tell whether a service starts at boot."""
+        """Return whether a service starts at boot."""
         return self.services.get(unit, {}).get("UnitFileState") == "enabled"

@@ -185,5 +185,5 @@ class ToolkitCapability(Software[ToolkitState, Record]):
 
 
 def _is_vendors(text: t.Optional[str]) -> bool:
-    """Tell whether a specification is not one of ours, which are JSON whatever their name."""
+    """Return whether a specification is not one of ours, which are JSON whatever their name."""
     return text is not None and not text.lstrip().startswith("{")

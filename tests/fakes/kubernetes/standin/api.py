@@ -151,7 +151,7 @@ class StandIn(Gates):
         return made
 
     def ends(self, _pod: Json, seconds: int) -> bool:
-        """Tell whether a pod that is to end is gone at once."""
+        """Return whether a pod that is to end is gone at once."""
         return seconds == 0
 
     def evicted(self, pod: Json, options: Json) -> None:

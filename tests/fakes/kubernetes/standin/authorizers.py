@@ -163,7 +163,7 @@ def _of_reading(node: str, asked: Asked, _fields: Mapping[str, str], _store: Sto
 
 
 def allows(rule: Json, asked: Asked) -> bool:
-    """Tell whether a rule of a role allows something; a name that is not known is none."""
+    """Return whether a rule of a role allows something; a name that is not known is none."""
     return (
         _has(rule.get("verbs"), asked.verb)
         and _has(rule.get("apiGroups"), asked.resource.group)

@@ -58,7 +58,7 @@ def at(one: Any, path: str) -> Any:
 
 
 def labelled(one: Json, selector: str) -> bool:
-    """Tell whether an object's labels are as a selector of equalities wants them."""
+    """Return whether an object's labels are as a selector of equalities wants them."""
     labels = at(one, "metadata.labels") or {}
     for word in filter(None, selector.split(",")):
         key, sign, value = word.partition("=")
@@ -68,7 +68,7 @@ def labelled(one: Json, selector: str) -> bool:
 
 
 def matches(labels: Mapping[str, str], selector: Mapping[str, Any] | None) -> bool:
-    """Tell whether labels are as a selector of an object wants them."""
+    """Return whether labels are as a selector of an object wants them."""
     asked = selector or {}
     plain = asked.get("matchLabels") or {}
     if any(labels.get(key) != value for key, value in plain.items()):

@@ -76,7 +76,7 @@ class Doing:
         return found()
 
     def _named_rightly(self) -> bool:
-        """Tell whether a request names an object where it has to, and else none."""
+        """Return whether a request names an object where it has to, and else none."""
         wanted = {"PUT": True, "PATCH": True, "POST": bool(self.asked.subresource)}
         return wanted.get(self.request.method, bool(self.asked.name)) == bool(self.asked.name)
 

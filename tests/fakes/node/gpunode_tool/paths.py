@@ -40,7 +40,7 @@ def run_of_this_process() -> str:
 
 
 def was_killed(name: str) -> bool:
-    """Tell whether the process is gone that a run is named after."""
+    """Return whether the process is gone that a run is named after."""
     named = re.fullmatch(r"p(\d+)", name)
     return named is not None and not Path("/proc", named[1]).exists()
 

@@ -36,7 +36,7 @@ def name_of(image: str, *given: Any) -> str:
 
 
 def exists(snapshot: str) -> bool:
-    """Tell whether this run has a snapshot."""
+    """Return whether this run has a snapshot."""
     return _image(snapshot) in images(tag())
 
 

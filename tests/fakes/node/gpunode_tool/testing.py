@@ -81,7 +81,7 @@ class Node:
             return playing.result()
 
     def _module_waits(self) -> bool:
-        """Tell whether a Python that Ansible has started sleeps."""
+        """Return whether a Python that Ansible has started sleeps."""
         for one in inside.processes(self.name, "ssh.service"):
             with contextlib.suppress(OSError):
                 program, asleep = (one / "comm").read_text(), (one / "wchan").read_text()
@@ -150,12 +150,12 @@ class Play:
 
     @property
     def ok(self) -> bool:
-        """Tell whether the run succeeded."""
+        """Return whether the run succeeded."""
         return bool(self.runner.rc == 0)
 
     @property
     def killed(self) -> bool:
-        """Tell whether ansible was killed: it has no status then."""
+        """Return whether ansible was killed: it has no status then."""
         return self.runner.rc is None
 
     def results(self) -> Iterator[tuple[str, str, dict[str, Any]]]:

@@ -122,7 +122,7 @@ class Call:
         return [(gi, ci) for gi, ci in gpu.mig_devices() if eyes.mig(gpu, gi, ci)]
 
     def is_mig(self, at: int = 0) -> bool:
-        """Tell whether a device handle is a MIG device's."""
+        """Return whether a device handle is a MIG device's."""
         return handles.decode(self.words[at], handles.GPU, handles.MIG).kind == handles.MIG
 
     def gi(self, at: int = 0) -> tuple[Gpu, Gi]:

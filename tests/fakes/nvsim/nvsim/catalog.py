@@ -82,12 +82,12 @@ class Product:
 
     @property
     def mig_capable(self) -> bool:
-        """Tell whether the GPU can be partitioned."""
+        """Return whether the GPU can be partitioned."""
         return bool(self.profiles)
 
     @property
     def mig_mode_in_inforom(self) -> bool:
-        """Tell whether MIG mode survives a reboot, as it does before Hopper."""
+        """Return whether MIG mode survives a reboot, as it does before Hopper."""
         return self.architecture < HOPPER
 
     def profile(self, number: int) -> GiProfile | None:

@@ -319,7 +319,7 @@ def clear_faults(engine: Engine, _request: Request, _pid: int) -> None:
 
 
 def called(engine: Engine, _request: Request, _pid: int) -> dict[str, dict[str, int]]:
-    """Tell how often each function was called since this was asked last: by GPU, "" where it is of none."""
+    """Return how often each function was called since this was asked last: by GPU, "" where it is of none."""
     found: dict[str, dict[str, int]] = {}
     for (name, gpu), times in engine.called.items():
         found.setdefault(name, {})[gpu or ""] = times
@@ -328,7 +328,7 @@ def called(engine: Engine, _request: Request, _pid: int) -> dict[str, dict[str, 
 
 
 def answered(engine: Engine, request: Request, _pid: int) -> dict[str, dict[int, int]]:
-    """Tell how often a process' calls were answered so far: by function and by code."""
+    """Return how often a process' calls were answered so far: by function and by code."""
     found: dict[str, dict[int, int]] = {}
     for (pid, name, code), times in engine.answered.items():
         if pid == request["pid"]:
@@ -337,7 +337,7 @@ def answered(engine: Engine, request: Request, _pid: int) -> dict[str, dict[int,
 
 
 def waiting(engine: Engine, _request: Request, _pid: int) -> list[tuple[str, str]]:
-    """Tell which functions are waited for because they are slow, each with its GPU if it is of one."""
+    """Return which functions are waited for because they are slow, each with its GPU if it is of one."""
     return sorted((name, gpu or "") for (name, gpu), times in engine.waiting.items() if times)
 
 

@@ -34,5 +34,5 @@ SINCE = {name: branch for branch, names in BRANCHES.items() for name in names.sp
 
 
 def there(function: str, version: str) -> bool:
-    """Tell whether a version of the driver has a function."""
+    """Return whether a version of the driver has a function."""
     return int(version.split(".")[0]) >= SINCE.get(function, 0)

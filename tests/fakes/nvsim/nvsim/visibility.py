@@ -28,11 +28,11 @@ class Eyes:
             pass
 
     def gpu(self, gpu: Gpu) -> bool:
-        """Tell whether a GPU is there for the client."""
+        """Return whether a GPU is there for the client."""
         return self._has(f"nvidia{gpu.board.minor}")
 
     def mig(self, gpu: Gpu, gi: Gi, ci: Ci) -> bool:
-        """Tell whether a MIG device is there for the client."""
+        """Return whether a MIG device is there for the client."""
         minors = (gi_minor(gpu.board.minor, gi.id), ci_minor(gpu.board.minor, gi.id, ci.id))
         return self.gpu(gpu) and all(self._has(f"nvidia-caps/nvidia-cap{one}") for one in minors)
 

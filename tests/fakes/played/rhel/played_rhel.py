@@ -102,7 +102,7 @@ class Rhel(RpmMachine):
 
     @property
     def five(self) -> bool:
-        """Tell whether dnf is dnf 5."""
+        """Return whether dnf is dnf 5."""
         return self.system.tool == "dnf5"
 
     def mkdir(self, path: str) -> Path:

@@ -40,7 +40,7 @@ class Bare(Debian):
 
 
 def made(host: Bare) -> bool:
-    """Tell whether the nodes are there, and will be after a boot."""
+    """Return whether the nodes are there, and will be after a boot."""
     return all(one in host.files for one in UVM) and set(FILES) < set(host.files)
 
 

@@ -49,7 +49,7 @@ def device(tmp_path: Path) -> Iterator[str]:
 
 
 def told(device: str, name: str, *before: str) -> bool:
-    """Tell whether a process of that name that has the device open is told, on this very machine."""
+    """Return whether a process of that name that has the device open is told, on this very machine."""
     words = [*before, "sh", "-c", HOLD.format(device=device, name=name)]
     running = helper_process.start(
         words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, ready=helper_process.printed("there")

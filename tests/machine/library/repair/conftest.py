@@ -88,7 +88,7 @@ class Scene:
         self.host.install(program, f'echo $$ >> "{self.hung}"; exec {then}')
 
     def hung_are_gone(self) -> bool:
-        """Tell whether no program that hung is left."""
+        """Return whether no program that hung is left."""
         return not any(map(runs, self.pids()))
 
     def evidence(self, *, check: bool = False, **given: t.Any) -> Answer:

@@ -32,7 +32,7 @@ SETTINGS = LEAVES | st.lists(st.sampled_from("uvw"), min_size=1, max_size=3)
 
 
 def fits(config: dict[str, Any], path: tuple[str, ...]) -> bool:
-    """Tell whether a key can be set without replacing a table or going through a value."""
+    """Return whether a key can be set without replacing a table or going through a value."""
     value: Any = config
     for key in path:
         if not isinstance(value, dict):

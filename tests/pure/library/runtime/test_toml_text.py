@@ -103,7 +103,7 @@ def inline(value: Any) -> Any:
 
 
 def refused(data: Any, changes: list[edits.Change]) -> bool:
-    """Tell whether something else stands where a change needs a table or a value."""
+    """Return whether something else stands where a change needs a table or a value."""
     for path, _value in changes:
         around = [edits.find(data, path[:size])[0] for size in range(1, len(path))]
         if any(found and not isinstance(found[0], Mapping) for found in around):

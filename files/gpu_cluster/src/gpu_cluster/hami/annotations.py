@@ -44,7 +44,7 @@ class Annotations:
 
     @property
     def choosy(self) -> bool:
-        """Tell whether not just any GPU will do."""
+        """Return whether not just any GPU will do."""
         return bool(self.use_types or self.avoid_types or self.use_uuids or self.avoid_uuids)
 
     @property
@@ -53,7 +53,7 @@ class Annotations:
         return self.modes[0] if len(self.modes) == 1 else ""
 
     def takes(self, mode: str) -> bool:
-        """Tell whether devices of a mode will do."""
+        """Return whether devices of a mode will do."""
         return not self.modes or mode in self.modes
 
 

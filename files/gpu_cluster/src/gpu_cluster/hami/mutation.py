@@ -69,7 +69,7 @@ class _Place:
 
     @property
     def takes_turns(self) -> bool:
-        """Tell whether it has ended before the pod's own containers start."""
+        """Return whether it has ended before the pod's own containers start."""
         return self.kind == "initContainers" and self.container.get("restartPolicy") != "Always"
 
 

@@ -88,7 +88,7 @@ class Published:
 
 
 def _wants(product: str, annotations: Annotations) -> bool:
-    """Tell whether annotations allow a product, as their selectors do."""
+    """Return whether annotations allow a product, as their selectors do."""
     name = f"NVIDIA-{product}".lower()
     use, avoid = annotations.use_types, annotations.avoid_types
     is_used = not use or any(word.lower() in name for word in use)

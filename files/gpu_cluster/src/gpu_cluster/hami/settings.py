@@ -251,7 +251,7 @@ class _Reader:
 
 
 def _asks(value: Any) -> bool:
-    """Tell whether a value asks for something: not off, none, or the factor or level 1."""
+    """Return whether a value asks for something: not off, none, or the factor or level 1."""
     if isinstance(value, str) and value in FALSE:
         return False
     return bool(value) and (isinstance(value, bool) or value != 1)

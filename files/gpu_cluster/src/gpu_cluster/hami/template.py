@@ -95,7 +95,7 @@ def build(
 
 
 def unpublished(request: Request, annotations: Annotations, published: Published) -> bool:
-    """Tell whether nodes publish devices, and none that could be a share or stand for one."""
+    """Return whether nodes publish devices, and none that could be a share or stand for one."""
     there = bool(published.devices) and not published.enforcements
     return there and request.kind == SHARE and not _may_be_mig(request, annotations, published)
 
@@ -195,7 +195,7 @@ def _several(
 
 
 def _may_be_mig(request: Request, annotations: Annotations, published: Published) -> bool:
-    """Tell whether MIG devices do as well as shares, as on HAMi's nodes of either mode, and nodes publish such."""
+    """Return whether MIG devices do as well as shares, as on HAMi's nodes of either mode, and nodes publish such."""
     if request.kind != SHARE or not request.memory or not annotations.takes(MIG):
         return False
     return any(size >= request.memory for size in published.sizes(MIG, annotations))

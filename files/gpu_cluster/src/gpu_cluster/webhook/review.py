@@ -107,7 +107,7 @@ def read(body: bytes) -> Review:
 
 
 def fits(data: Any, shape: Any) -> bool:
-    """Tell whether data has a shape. A field may be missing, or null."""
+    """Return whether data has a shape. A field may be missing, or null."""
     if isinstance(shape, list):
         return isinstance(data, list) and all(
             item is not None and fits(item, shape[0]) for item in data

@@ -166,7 +166,7 @@ class Templates:
 
 
 def is_ours(template: Json) -> bool:
-    """Tell whether a template is one that we made: by its label and by its content, which is its name."""
+    """Return whether a template is one that we made: by its label and by its content, which is its name."""
     meta = template.get("metadata") or {}
     labelled = (meta.get("labels") or {}).get(OWNER_LABEL) == OWNER
     return labelled and meta.get("name") == name_in(template.get("spec"))

@@ -78,7 +78,7 @@ class Rule:
     name: str
 
     def matches(self, text: str) -> bool:
-        """Tell whether a text looks like the pattern as a whole; a star is any text."""
+        """Return whether a text looks like the pattern as a whole; a star is any text."""
         first, *parts = self.pattern.split("*")
         if not parts:
             return text == first

@@ -70,7 +70,7 @@ class HealthNews:
         self._streams: list[object] = []
 
     def put(self, devices: tuple[DeviceHealth, ...]) -> None:
-        """Tell this from now on."""
+        """Publish the health of these devices from now on."""
         with self._changed:
             if devices != self._devices:
                 self._devices = devices

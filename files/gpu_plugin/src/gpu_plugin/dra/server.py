@@ -239,7 +239,7 @@ class Driver:
     def _watch(
         self, _request: object, context: grpc.ServicerContext
     ) -> Iterator[health_pb2.NodeWatchResourcesResponse]:
-        """Tell of the health of all devices, again and again."""
+        """Stream the health of all devices, at each change."""
         if not context.add_callback(self._health.wake):
             return
         for devices in self._health.follow(context.is_active):

@@ -126,7 +126,7 @@ class Asking:
             del self._since[key], self._heard[key]
 
     def waits(self, *, besides: int | None = None) -> bool:
-        """Tell whether an answer is waited for, in any thread."""
+        """Return whether an answer is waited for, in any thread."""
         return any(key != besides for key in list(self._since))
 
     def slow(self) -> frozenset[int]:
@@ -183,7 +183,7 @@ class Asking:
                     begin(work)
 
     def _worth_it(self, key: int, known: Container[int]) -> bool:
-        """Tell whether an answer that was asked for just now is waited for."""
+        """Return whether an answer that was asked for just now is waited for."""
         waits = self._clock() - self._since.get(key, self._clock())
         return waits < (self._soon if key in known else self.longest)
 

@@ -123,7 +123,7 @@ class Resets:
         self._readings.pop(uuid, None)
 
     def shows(self, uuid: str) -> bool:
-        """Tell whether a reset of this GPU alone would show."""
+        """Return whether a reset of this GPU alone would show."""
         readings = self._readings.get(uuid)
         return readings is not None and (readings.energy is not None or readings.pending)
 

@@ -215,7 +215,7 @@ class _Listener:
         return time.monotonic() - self._waits_since if self.is_alive() else 0.0
 
     def is_alive(self) -> bool:
-        """Tell whether somebody waits for events."""
+        """Return whether somebody waits for events."""
         return self._thread.is_alive()
 
     def add(self, gpu_uuid: str) -> set[str]:
@@ -382,7 +382,7 @@ class Driver:
             self._ears.check()
 
     def replaced(self, error: NvmlError) -> bool:
-        """Tell whether the library was exchanged, so that only a new process can load it."""
+        """Return whether the library was exchanged, so that only a new process can load it."""
         return error.code == VERSION_MISMATCH and (self._worked or library_deleted())
 
     def close(self) -> bool:
@@ -560,6 +560,6 @@ def preload(driver_roots: tuple[str, ...]) -> None:
 
 
 def library_deleted() -> bool:
-    """Tell whether the library that this process loaded was exchanged on disk."""
+    """Return whether the library that this process loaded was exchanged on disk."""
     lines = Path("/proc/self/maps").read_text().splitlines()
     return any("libnvidia-ml.so" in line and line.endswith("(deleted)") for line in lines)

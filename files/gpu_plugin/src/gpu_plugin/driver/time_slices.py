@@ -109,7 +109,7 @@ class TimeSlices:
             self._backoff.reset()
 
     def _put(self, gpus: list[str], name: str, before: Mapping[str, str]) -> str:
-        """Tell the driver. Returns why it does not; the GPUs are shared all the same.
+        """Set the time slices. Returns why the driver refuses them; the GPUs are shared all the same.
 
         Where it refuses several, each is tried alone, so that one keeps back itself only.
         """

@@ -65,7 +65,7 @@ class XidLog:
             self._log(xid, 1)
 
     def tick(self) -> None:
-        """Tell of what was gathered for long enough."""
+        """Log the XIDs that were gathered for long enough."""
         for xid, (at, since) in list(self._logged.items()):
             if self._clock() - at >= self._pause:
                 del self._logged[xid]

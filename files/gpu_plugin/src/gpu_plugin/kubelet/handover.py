@@ -136,5 +136,5 @@ def _by_dra(allocation: Allocation) -> bool:
 
 
 def moved(inventory: Inventory, before: Dra, after: Dra) -> bool:
-    """Tell whether a GPU goes from one owner to the other."""
+    """Return whether a GPU goes from one owner to the other."""
     return any(owner(gpu.gpu, before) != owner(gpu.gpu, after) for gpu in inventory.gpus)

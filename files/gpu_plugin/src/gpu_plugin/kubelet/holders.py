@@ -96,7 +96,7 @@ class HolderWatch:
 
     @property
     def settled(self) -> bool:
-        """Tell whether the last answer is about the devices that there are now."""
+        """Return whether the last answer is about the devices that there are now."""
         return self.answer is not None and self.answer.uuids == self._answer.uuids
 
     @property

@@ -101,7 +101,7 @@ class Folder:
         self._was_writable = False
 
     def lost(self) -> bool:
-        """Tell whether a new process could write where this one can't any more."""
+        """Return whether a new process could write where this one can't any more."""
         try:
             removed = self._path.stat().st_nlink == 0
             read_only = bool(os.statvfs(self._path).f_flag & os.ST_RDONLY)

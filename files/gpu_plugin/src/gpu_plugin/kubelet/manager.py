@@ -102,7 +102,7 @@ class Manager:
         self._plugins.clear()
 
     def _register(self, plugin: _Plugin, kubelet: Identity, moment: float) -> None:
-        """Tell the kubelet of a plugin. One that it never listens to gets a new server first."""
+        """Register a plugin with the kubelet. One that it never listens to gets a new server first."""
         name = plugin.server.resource
         if plugin.unheard >= DEAF:
             logs.warning("the kubelet does not connect, restarting the server", resource=name)
@@ -116,7 +116,7 @@ class Manager:
 
     @staticmethod
     def _gave_way(plugin: _Plugin, moment: float) -> bool:
-        """Tell whether another process serves the resource in this one's place.
+        """Return whether another process serves the resource in this one's place.
 
         The kubelet keeps to who registered last, and two that each take it back would never end.
         """
@@ -135,7 +135,7 @@ class Manager:
 
     @staticmethod
     def _unwatched(plugin: _Plugin, moment: float) -> bool:
-        """Tell whether the kubelet, though it knows the plugin, has not listened for a while, or may not."""
+        """Return whether the kubelet, though it knows the plugin, has not listened for a while, or may not."""
         if plugin.server.streams:
             plugin.watched_at, plugin.unheard = moment, 0
         return plugin.server.made_room() or moment - plugin.watched_at > UNWATCHED

@@ -53,7 +53,7 @@ class Vgpu:
 
 
 def readable(config: bytes) -> bool:
-    """Tell whether it is the whole space; a user without rights is shown the beginning only."""
+    """Return whether it is the whole space; a user without rights is shown the beginning only."""
     return len(config) >= WHOLE
 
 

@@ -165,7 +165,7 @@ class Service(Process):
         self._tell()
 
     def _tell_health(self) -> None:
-        """Tell the cluster of the GPUs' health."""
+        """Write Events and the node condition about the GPUs' health."""
         events = self._settings.tells(self._config.gfd)
         wants = self._settings.condition
         before = self._beside

@@ -178,7 +178,7 @@ class Settings:
 
     @property
     def chooses(self) -> bool:
-        """Tell whether a label of the node chooses anything."""
+        """Return whether a label of the node chooses anything."""
         return self.configs is not None or self.mig is not None
 
     def output(self, gfd: Gfd) -> str:
@@ -194,13 +194,13 @@ class Settings:
         return output
 
     def tells(self, gfd: Gfd) -> bool:
-        """Tell whether Events are written; where nobody chose, where the API is used anyway."""
+        """Return whether Events are written; where nobody chose, where the API is used anyway."""
         if self.events is not None:
             return self.events
         return self.output(gfd) in (API, FEATURE) or self.chooses
 
     def reads_node(self, gfd: Gfd) -> bool:
-        """Tell whether the node's object has to be read."""
+        """Return whether the node's object has to be read."""
         return self.output(gfd) == API or self.chooses
 
 

@@ -219,7 +219,7 @@ def remember(before: Inventory | None, inventory: Inventory) -> Inventory:
 
 
 def _may_be_there(view: GpuView, addresses: frozenset[str]) -> bool:
-    """Tell whether the driver still has a GPU; one that was taken from it is not there any more."""
+    """Return whether the driver still has a GPU; one that was taken from it is not there any more."""
     return not addresses or view.gpu.pci_bus_id in addresses
 
 
@@ -260,7 +260,7 @@ def _judge_gpu(view: GpuView, inventory: Inventory, faults: Faults) -> GpuView:
 
 
 def is_divided(device: MigDevice) -> bool:
-    """Tell whether a MIG device is only a part of its GPU instance, such as 1c.3g.40gb."""
+    """Return whether a MIG device is only a part of its GPU instance, such as 1c.3g.40gb."""
     return "c." in device.profile
 
 

@@ -31,11 +31,11 @@ class Overrides:
     enabled: frozenset[int] | None = frozenset()
 
     def heeds(self, number: int) -> bool:
-        """Tell whether the user wants an XID to count, whatever is known of it."""
+        """Return whether the user wants an XID to count, whatever is known of it."""
         return self.enabled is None or number in self.enabled
 
     def ignores(self, number: int) -> bool:
-        """Tell whether the user wants an XID not to count. What is enabled wins, also where all is disabled."""
+        """Return whether the user wants an XID not to count. What is enabled wins, also where all is disabled."""
         return not self.heeds(number) and (self.disabled is None or number in self.disabled)
 
 

@@ -104,7 +104,7 @@ def servers(daemon: int) -> tuple[int, ...]:
 
 
 def sees_all() -> bool:
-    """Tell whether this process sees those of all containers, as it does not in most containers."""
+    """Return whether this process sees those of all containers, as it does not in most containers."""
     return os.readlink(PROC / "self/ns/pid") == FIRST
 
 

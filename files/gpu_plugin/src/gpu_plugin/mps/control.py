@@ -117,7 +117,7 @@ class Control:
         return self._ask(command, self._patience)
 
     def has_fault(self, server: int) -> bool:
-        """Tell whether a server takes nobody since a fault of a client, which older programs do not say."""
+        """Return whether a server takes nobody since a fault of a client, which older programs do not say."""
         if not self._tells_faults:
             return False
         try:
@@ -235,7 +235,7 @@ def require_multi_user(program: str = PROGRAM) -> None:
 
 
 def has_multi_user(program: str = PROGRAM) -> bool:
-    """Tell whether clients of all users can have one server. Else it is one user's, whose clients may command it."""
+    """Return whether clients of all users can have one server. Else it is one user's, whose clients may command it."""
     return _serves_all_users(program, files.stamp(shutil.which(program) or program))
 
 

@@ -154,7 +154,7 @@ def faulted(server: int, clients: Sequence[int]) -> str:
 
 
 def gone(answer: str) -> bool:
-    """Tell whether a server ended between the question for servers and that for its clients."""
+    """Return whether a server ended between the question for servers and that for its clients."""
     return answer.startswith("Server ") and answer.rstrip().endswith("not found")
 
 

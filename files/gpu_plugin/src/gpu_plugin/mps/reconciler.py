@@ -77,7 +77,7 @@ class Reconciler:
         return replace(offer, settings=replace(desired, multi_user=multi_user))
 
     def _is_foreign(self, device: str, observed: MpsState) -> bool:
-        """Tell whether a device is another's, or was by the daemon that still runs."""
+        """Return whether a device is another's, or was by the daemon that still runs."""
         before = observed.running.owner if observed.running and device not in self._offers else ""
         known = observed.settings.owner if observed.settings else self._files.owner(device)
         return (known or before) not in ("", self._owner)
@@ -146,7 +146,7 @@ class Reconciler:
         }
 
     def own_shm(self, device: str) -> bool:
-        """Tell whether a device's daemon has a shm of its own."""
+        """Return whether a device's daemon has a shm of its own."""
         state = self._files.look(device, self._root).state
         return state is None or bool(state["own_shm"])
 

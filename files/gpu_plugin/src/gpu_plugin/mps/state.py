@@ -66,20 +66,20 @@ class Report:
         self._data.update({key: state[key] for key in EMPTY})
 
     def shares(self, shares: Shares, own_shm: bool, multi_user: bool = False) -> None:
-        """Tell what is asked for: the bounds of one share, and of a client that says nothing."""
+        """Report the desired bounds of one share, and of a client that asks for none."""
         self._data.update(replicas=shares.replicas, own_shm=own_shm, multi_user=multi_user)
         self.limits(asked=asdict(shares.of(1)), default=asdict(shares.default))
 
     def settings(self, settings: Settings | None) -> None:
-        """Tell with which settings the daemon runs, None where there is no daemon."""
+        """Report the settings that the control daemon runs with, None if there is no daemon."""
         self._data["settings"] = {} if settings is None else json_data.loads(settings.to_json())
 
     def limits(self, **limits: Mapping[str, Any]) -> None:
-        """Tell what is ``asked``, the ``default``, or what the daemon said when these were ``read_back``."""
+        """Report what is ``asked``, the ``default``, or what the control daemon answered when these were ``read_back``."""
         self._data["limits"] = {**self._data["limits"], **limits}
 
     def clients(self, servers: dict[int, tuple[int, ...]]) -> None:
-        """Tell the servers and their clients."""
+        """Report the MPS servers and their clients."""
         self._data["servers"] = [
             {"pid": pid, "clients": list(clients)} for pid, clients in servers.items()
         ]
@@ -87,12 +87,12 @@ class Report:
         self._write()
 
     def failed(self, problem: str) -> None:
-        """Tell why the daemon ended, which counts as a restart."""
+        """Return why the daemon ended, which counts as a restart."""
         self._data["restarts"] += 1
         self.state(FAILED, problem=problem)
 
     def state(self, state: str, daemon: int = 0, problem: str = "", pipe: str = "") -> None:
-        """Tell the state. ``pipe`` is where root reaches a daemon that begins."""
+        """Report the state. ``pipe`` is where root reaches a control daemon that starts."""
         before = (self._data["state"], self._data["problem"])
         if state != before[0]:
             self._data["since"] = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
@@ -228,7 +228,7 @@ class MpsState:
     running: Settings | None = None
 
     def suits(self, settings: Settings) -> bool:
-        """Tell whether the control daemon runs with these settings."""
+        """Return whether the control daemon runs with these settings."""
         return self.running is not None and self.running.suits(settings)
 
 

@@ -113,7 +113,7 @@ class Supervisor:
 
     @property
     def ready(self) -> bool:
-        """Tell whether shares of it may be given."""
+        """Return whether shares of it may be given."""
         return self._ready_since != float("inf") and not self._last_problem
 
     def keep_mode(self) -> None:
@@ -164,7 +164,7 @@ class Supervisor:
                 self._pause(backoff.failed())
 
     def _note(self, problem: str) -> None:
-        """Tell why there is no daemon, or what is wrong with the one that there is."""
+        """Return why there is no daemon, or what is wrong with the one that there is."""
         if self._control.pid:
             self._report.state(FAILED, self._control.pid, problem)
             return
@@ -316,7 +316,7 @@ class Supervisor:
         return str(error)
 
     def _due(self) -> bool:
-        """Tell whether the daemon is to end, or to run again with other settings."""
+        """Return whether the daemon is to end, or to run again with other settings."""
         desired = self.desired
         if desired is None or self._running is None or not self._running.suits(desired):
             return True
@@ -328,14 +328,14 @@ class Supervisor:
         return self._review
 
     def _prepared_otherwise(self, desired: Settings) -> bool:
-        """Tell whether the device is another one now, such as one with less memory."""
+        """Return whether the device is another one now, such as one with less memory."""
         try:
             return device.shares(self.names.device, desired).default != self._bounds
         except NodeError:
             return False
 
     def _nobody(self) -> bool:
-        """Tell whether nobody loses anything that was not given up."""
+        """Return whether nobody loses anything that was not given up."""
         asked = self.desired or self._running
         if self._ending or (asked and asked.on_busy == TERMINATE):
             return True

@@ -114,6 +114,6 @@ class Children:
 
 
 def _is_manager(pid: int) -> bool:
-    """Tell whether a process is a manager: what a file says may be wrong."""
+    """Return whether a process is a manager: what a file says may be wrong."""
     command = bounded.peek_lines(Path(f"/proc/{pid}/cmdline"), "\0").lines if pid else []
     return "mps" in command and "run" in command

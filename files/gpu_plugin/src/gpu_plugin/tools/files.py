@@ -140,7 +140,7 @@ def read(path: Path, versions: tuple[int, ...] = ()) -> dict[str, Any] | None:
 
 
 def alive(state: Mapping[str, Any], look: Callable[[object], str] | None = None) -> bool:
-    """Tell whether the process that wrote a state runs, and not another one that got its number.
+    """Return whether the process that wrote a state runs, and not another one that got its number.
 
     ``look`` is started(), or one that keeps its answers.
     """

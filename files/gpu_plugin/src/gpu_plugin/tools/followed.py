@@ -111,12 +111,12 @@ class Followed:
 
     @property
     def living(self) -> bool:
-        """Tell whether it runs, as far as was seen."""
+        """Return whether it runs, as far as was seen."""
         return not self._ended.is_set()
 
     @property
     def noticed(self) -> bool:
-        """Tell whether its end is noticed without that anybody looks."""
+        """Return whether its end is noticed without that anybody looks."""
         return self._descriptor >= 0
 
     def look(self) -> None:

@@ -31,17 +31,17 @@ def begin() -> None:
 
 
 def info(event: str, **fields: object) -> None:
-    """Tell what happened."""
+    """Log an event."""
     _write(6, "info", event, fields)
 
 
 def warning(event: str, **fields: object) -> None:
-    """Tell what is not as it should be, though the daemon goes on."""
+    """Log a problem that the process goes on with."""
     _write(4, "warning", event, fields)
 
 
 def error(event: str, **fields: object) -> None:
-    """Tell what failed."""
+    """Log a failure."""
     _write(3, "error", event, fields)
 
 

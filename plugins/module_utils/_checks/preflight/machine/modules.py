@@ -96,7 +96,7 @@ def state(module: str, values: Values) -> str:
 
 
 def runs(module: str, values: Values) -> bool:
-    """Tell whether the module's role does anything with these variables."""
+    """Return whether the module's role does anything with these variables."""
     if module == "mig" and state(module, values) == "present":
         by_label = boolean(values.get("mig_by_label", False), strict=False)  # -e gives a text
         return by_label or any(values.get(variable) for variable in ("mig_config", "mig_selected"))

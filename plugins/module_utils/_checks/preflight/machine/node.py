@@ -88,7 +88,7 @@ def _is(params: Params, module: str, state: str = "present") -> bool:
 
 
 def _makes_environment(host: Host, params: Params) -> bool:
-    """Tell whether the virtual environment is yet to be made, which has what mig and cdi import too."""
+    """Return whether the virtual environment is yet to be made, which has what mig and cdi import too."""
     if host.exists(f"{ENVIRONMENT}/current/.complete"):
         return False
     using = _is(params, "mig") or _is(params, "cdi")

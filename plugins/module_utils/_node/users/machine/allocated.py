@@ -146,7 +146,7 @@ def running_pods(host: Host) -> t.FrozenSet[str]:
 
 
 def _logged(host: Host, folder: str, since: float) -> bool:
-    """Tell whether a container of a pod wrote a log since then."""
+    """Return whether a container of a pod wrote a log since then."""
     root = f"{pods.LOGS}/{folder}"
     places = (f"{root}/{name}" for name in host.listdir(root))
     logs = (f"{place}/{name}" for place in places for name in host.listdir(place))

@@ -60,7 +60,7 @@ class Services:
         services_by_unit[unit] = Service(unit, there, properties_.get("ActiveState") in RUNNING)
 
     def stops(self, user: User) -> bool:
-        """Tell whether a process is of a service that is stopped for a change, or of its graphical session."""
+        """Return whether a process is of a service that is stopped for a change, or of its graphical session."""
         if user.pod or user.container:
             return False
         if self._names is None:
@@ -86,7 +86,7 @@ class Services:
 
     @property
     def unsettled(self) -> bool:
-        """Tell whether a service that was stopped is not started yet, or there is something to say of one."""
+        """Return whether a service that was stopped is not started yet, or there is something to say of one."""
         return bool(self._left() or self._warnings)
 
     def check(self) -> t.List[str]:

@@ -70,7 +70,7 @@ def user_of(host: Host, pid: int) -> User:
 
 
 def _is_own(host: Host, user: User) -> bool:
-    """Tell whether a process is a daemon of the driver, by what its user can't choose.
+    """Return whether a process is a daemon of the driver, by what its user can't choose.
 
     Anybody can have such a name. A unit's cgroup takes nobody else's processes, and a daemon that
     was started by hand is root's and sees the same files as we do, which no container does.

@@ -51,7 +51,7 @@ class Way:
         return not_admitted(self.asked.resource, self.name, why, causes or [])
 
     def matches(self, rule: Mapping[str, Any]) -> bool:
-        """Tell whether a rule of a webhook or a policy is about it."""
+        """Return whether a rule of a webhook or a policy is about it."""
         group, _slash, version = self.asked.resource.api.rpartition("/")
         return all(
             word in rule[key] or "*" in rule[key]
@@ -64,7 +64,7 @@ class Way:
         )
 
     def within(self, selector: Mapping[str, Any] | None, store: Store) -> bool:
-        """Tell whether its namespace is one that a webhook or a policy selects."""
+        """Return whether its namespace is one that a webhook or a policy selects."""
         space = store.get(RESOURCES["v1", "namespaces"].path("", self.asked.namespace)) or {}
         return matches(at(space, "metadata.labels") or {}, selector)
 

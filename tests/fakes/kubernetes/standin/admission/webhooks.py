@@ -36,7 +36,7 @@ def changed(way: Way, store: Store) -> Json | None:
 
 
 def _calls(way: Way, hook: Json, store: Store) -> bool:
-    """Tell whether a webhook is asked about a request."""
+    """Return whether a webhook is asked about a request."""
     if not any(way.matches(rule) for rule in hook.get("rules") or ()):
         return False
     if not way.within(hook.get("namespaceSelector"), store):

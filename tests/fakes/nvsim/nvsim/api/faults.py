@@ -35,7 +35,7 @@ def recovery_field(call: Call, gpu: Gpu, field: int) -> int | None:
 
 
 def can_ask(branch: int, action: int) -> bool:
-    """Tell whether the driver of a branch can ask for a recovery action; one that nobody knows is of the future."""
+    """Return whether the driver of a branch can ask for a recovery action; one that nobody knows is of the future."""
     if branch >= RECOVERIES[0]:
         return branch >= RECOVERIES.get(action, 0)
     return action in (0, *STATUSES.values())

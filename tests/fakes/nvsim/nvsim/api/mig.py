@@ -177,7 +177,7 @@ def gi_capacity(call: Call) -> None:
 
 
 def fits(gpu: Gpu, profile: GiProfile, start: int, gis: list[Gi]) -> bool:
-    """Tell whether an instance can stand at this place beside the others."""
+    """Return whether an instance can stand at this place beside the others."""
     if any(start < one.start + one.size and one.start < start + profile.size for one in gis):
         return False
     if sum(one.profile == profile.id for one in gis) >= profile.max:

@@ -113,7 +113,7 @@ def facts(pem: str) -> tuple[Facts, ...]:
 
 
 def belongs(key: str, certificate: Facts) -> bool:
-    """Tell whether a key is a certificate's."""
+    """Return whether a key is a certificate's."""
     try:
         mine = serialization.load_pem_private_key(key.encode(), None).public_key()
         theirs = x509.load_pem_x509_certificate(certificate.pem.encode()).public_key()

@@ -258,12 +258,12 @@ def _by_cgroupfs(root: str, quality: str, uid: str) -> str:
 
 
 def unified(cgroups: Path) -> bool:
-    """Tell whether cgroups are those of version 2."""
+    """Return whether cgroups are those of version 2."""
     return (cgroups / "cgroup.controllers").exists()
 
 
 def read_only(cgroups: Path) -> bool:
-    """Tell whether limits can't be written, whoever this process is."""
+    """Return whether limits can't be written, whoever this process is."""
     return bool(os.statvfs(cgroups).f_flag & os.ST_RDONLY)
 
 

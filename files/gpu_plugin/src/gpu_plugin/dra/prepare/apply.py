@@ -256,7 +256,7 @@ class Preparer:
         logs.info("prepared", claim=f"{held.namespace}/{held.name}", devices=devices)
 
     def _intact(self, held: PreparedClaim) -> bool:
-        """Tell whether all that a claim was given is there, as it is not after a boot."""
+        """Return whether all that a claim was given is there, as it is not after a boot."""
         return self._files.there(held.uid) and all(
             self._instances.stands(device) for device in held.devices if device.instance
         )

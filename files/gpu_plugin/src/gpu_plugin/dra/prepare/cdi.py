@@ -182,7 +182,7 @@ class ClaimFiles:
             self.path(uid).unlink(missing_ok=True)
 
     def there(self, uid: str) -> bool:
-        """Tell whether there is a claim's file."""
+        """Return whether there is a claim's file."""
         return self.path(uid).is_file()
 
     def left(self) -> list[Path]:

@@ -63,7 +63,7 @@ class ClaimApi:
         return self._ask(namespace, name, lambda claim: parse(claim, uid, self._node))
 
     def gone(self, held: PreparedClaim) -> bool:
-        """Tell whether a claim no longer has what it holds here. ApiError: that is not known.
+        """Return whether a claim no longer has what it holds here. ApiError: that is not known.
 
         A node that asks by its kubelet's access is told of the claims of its pods alone, of all others the same.
         """
@@ -76,7 +76,7 @@ class ClaimApi:
             raise
 
     def moved(self, held: PreparedClaim) -> bool:
-        """Tell whether the API says that a claim is allocated other devices than it holds, or none."""
+        """Return whether the API says that a claim is allocated other devices than it holds, or none."""
         where = held.namespace, held.name
         try:
             return self._ask(*where, lambda claim: _is(claim, held) and _differs(claim, held))

@@ -96,7 +96,7 @@ class Instances:
                 _destroy(nvml, gpu, device)
 
     def stands(self, device: Device) -> bool:
-        """Tell whether the instance of a device is there as it was given away. NodeError: it is not known."""
+        """Return whether the instance of a device is there as it was given away. NodeError: it is not known."""
         instance = _instance(device)
         if instance.era != self.era():
             return False

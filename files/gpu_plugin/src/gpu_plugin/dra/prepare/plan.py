@@ -150,7 +150,7 @@ def is_share(device: Device) -> bool:
 
 
 def _excludes(device: Device, device_beside: Device) -> bool:
-    """Tell whether two devices of one GPU can't be given away at the same time."""
+    """Return whether two devices of one GPU can't be given away at the same time."""
     if device.instance and device_beside.instance:
         # Which instances overlap the driver knows.
         a, b = device.instance, device_beside.instance

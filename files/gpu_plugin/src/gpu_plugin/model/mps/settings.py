@@ -163,7 +163,7 @@ class Settings:
         return replace(self, root=root, multi_user=False if old else self.multi_user)
 
     def suits(self, other: Settings) -> bool:
-        """Tell whether a control daemon with these is one with the others.
+        """Return whether a control daemon with these is one with the others.
 
         Containers have the priority, its end alone has to do with the rest, and whoever owns it.
         """
@@ -351,7 +351,7 @@ class Offer:
         return part_within(self.shares.of(count), self.names, self.settings, own_shm=self.own_shm)
 
     def agrees(self, state: Mapping[str, Any]) -> bool:
-        """Tell whether a manager's state names the limits, users and directory that are asked for."""
+        """Return whether a manager's state names the limits, users and directory that are asked for."""
         limits = state["limits"]
         reported = (state["replicas"], limits["asked"], limits["default"])
         shares = self.shares
