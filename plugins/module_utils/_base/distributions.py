@@ -38,13 +38,16 @@ SUPPORTED = (
         "rhel",
         "RHEL family",
         ("rhel", "rocky", "almalinux", "centos", "ol"),
-        {one: one for one in ("8", "9", "10")},
+        {release: release for release in ("8", "9", "10")},
         folder="rhel",
     ),
-    Distribution("rhel", "Fedora", ("fedora",), {one: one for one in ("43", "44")}),
+    Distribution("rhel", "Fedora", ("fedora",), {release: release for release in ("43", "44")}),
     Distribution("rhel", "Amazon Linux", ("amzn",), {"2023": "2023"}),
     Distribution(
-        "suse", "SUSE", ("sles", "opensuse-leap"), {one: one for one in ("15.6", "15.7", "16.0")}
+        "suse",
+        "SUSE",
+        ("sles", "opensuse-leap"),
+        {release: release for release in ("15.6", "15.7", "16.0")},
     ),
 )
 # The major releases whose systemd is 219: RHEL 7, those that are built from it, and Amazon Linux 2.
@@ -53,7 +56,7 @@ BY_ID: t.Mapping[str, Distribution] = {
     name: distribution for distribution in SUPPORTED for name in distribution.ids
 }
 # All of SUSE's are like suse.
-FAMILIES = {**{name: one.family for name, one in BY_ID.items()}, "suse": "suse"}
+FAMILIES = {**{name: distribution.family for name, distribution in BY_ID.items()}, "suse": "suse"}
 
 
 def family(values: t.Mapping[str, str]) -> str:

@@ -40,11 +40,11 @@ SHARE, VULKAN = "/usr/share", "/etc"
 EGL = "09_nvidia_wayland2 10_nvidia_wayland 15_nvidia_gbm 20_nvidia_xcb 20_nvidia_xlib"
 GRAPHICS_FILES = (
     (SHARE, "glvnd/egl_vendor.d/10_nvidia.json"),
-    *((SHARE, f"egl/egl_external_platform.d/{one}.json") for one in EGL.split()),
+    *((SHARE, f"egl/egl_external_platform.d/{name}.json") for name in EGL.split()),
     (SHARE, "nvidia/nvoptix.bin"),
     *(
-        (VULKAN, f"vulkan/icd.d/nvidia_{one}.json")
-        for one in ("icd", "icd.x86_64", "icd.aarch64", "layers")
+        (VULKAN, f"vulkan/icd.d/nvidia_{name}.json")
+        for name in ("icd", "icd.x86_64", "icd.aarch64", "layers")
     ),
     (VULKAN, "vulkan/implicit_layer.d/nvidia_layers.json"),
 )

@@ -121,7 +121,7 @@ def _hook(hook: Spec) -> str:
 
 
 READERS: t.Dict[str, t.Tuple[str, t.Callable[[t.Any], str]]] = {
-    "node": ("deviceNodes", lambda one: str(one["path"])),
+    "node": ("deviceNodes", lambda node: str(node["path"])),
     "mount": ("mounts", _mount),
     "env": ("env", str),
     "hook": ("hooks", _hook),

@@ -36,7 +36,7 @@ KEYS = {
     "schemata:*text enableMonitoring:flag",
     "net": "hostInterfaceName:text! name:text!",
 }
-SHAPES = {name: dict(one.split(":") for one in keys.split()) for name, keys in KEYS.items()}
+SHAPES = {name: dict(key.split(":") for key in keys.split()) for name, keys in KEYS.items()}
 # CUDA's default place of an MPS daemon's pipes. Anybody may make it, so it is nobody's word; who has
 # a share of a GPU gets its own pipes at this place from the device plugin.
 PIPES = "/tmp/nvidia-mps"

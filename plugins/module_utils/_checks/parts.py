@@ -54,7 +54,7 @@ PARTS: t.Tuple[Part, ...] = (
 BY_NAME: t.Mapping[str, Part] = {part.name: part for part in PARTS}
 # By what a user calls a component of the bring-up, its module.
 MODULES: t.Mapping[str, str] = {
-    **{tag: one.module for one in PARTS if one.name != ENVIRONMENT for tag in one.tags},
+    **{tag: part.module for part in PARTS if part.name != ENVIRONMENT for tag in part.tags},
     "validate": "validate",
 }
 

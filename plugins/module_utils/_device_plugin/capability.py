@@ -42,7 +42,7 @@ from .machine.release import (
     replacing,
 )
 from .machine.rollback import Rollback, tries
-from .machine.status import STATUS, told
+from .machine.status import STATUS, read_status
 from .plan import LABELS_UNIT, UNIT, plan, serving
 from .python import Missing
 from .registration import KUBELET
@@ -60,7 +60,7 @@ from .state import (
     Service,
     ServingState,
     env_variables,
-    wanted,
+    parse_desired,
 )
 
 STATE = "/var/lib/gpu-device-plugin"
@@ -89,7 +89,7 @@ class DevicePluginCapability:
         if params["state"] in ("installed", "started") and not params["digest"]:
             hint = "give its path on the controller in the option package"
             raise NodeError("package: the device plugin's source tree is missing", hint=hint)
-        self._desired = wanted(params)
+        self._desired = parse_desired(params)
         self._packages = Packages(host, self._timeout)
         self._rollback = Rollback(host, self._prefix, self._desired)
         self._first: t.Optional[PluginState] = None
@@ -147,7 +147,7 @@ class DevicePluginCapability:
         dra_service = self._service(DRA_UNIT) if dra.is_deployed(host) else Service()
         services = PluginServices(units[UNIT], units[LABELS_UNIT], units[mps.UNIT], dra_service)
         serves = ServingState(
-            told(host, services.daemon.properties),
+            read_status(host, services.daemon.properties),
             self._devices() if desired.state == "started" and not fresh else None,
             host.listens(KUBELET),
             status.pod(host),

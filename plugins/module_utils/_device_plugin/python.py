@@ -32,7 +32,7 @@ class Family(t.NamedTuple):
 # later: python311 in the module Python 3, linuxpunx.com (of SUSE's), 25 March 2024. Debian and Ubuntu have one each.
 RHEL = Family("rhel", "python3.{}", "enable the repository that has them, AppStream in RHEL")
 SUSE = Family("suse", "python3{}", "enable SUSE's module Python 3 (SUSEConnect)")
-FAMILIES = {one.manager: one for one in (RHEL, SUSE)}
+FAMILIES = {family.manager: family for family in (RHEL, SUSE)}
 
 
 def family(release: t.Mapping[str, str]) -> t.Optional[Family]:

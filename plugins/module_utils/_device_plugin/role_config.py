@@ -20,23 +20,26 @@ def whole(config: t.Any, sharing: t.Any = None) -> t.Any:
     without a value says nothing. A text of JSON is read, as Ansible does. The argument spec refuses what is no mapping.
     """
     read = table_in(config) if isinstance(config, str) else {}
-    found = _over(read or config, DEFAULT)
-    return {**found, "sharing": sharing} if sharing and isinstance(found, dict) else found
+    result = _over(read or config, DEFAULT)
+    return {**result, "sharing": sharing} if sharing and isinstance(result, dict) else result
 
 
 def all_whole(configs: t.Any) -> t.Any:
     """Return configurations by name, each over the role's default."""
     named = configs.items() if isinstance(configs, dict) else ()
-    return {name: whole(one) for name, one in named} if named else configs
+    return {name: whole(config) for name, config in named} if named else configs
 
 
-def _over(given: t.Any, default: t.Any) -> t.Any:
-    if given is None:
+def _over(config: t.Any, default: t.Any) -> t.Any:
+    if config is None:
         return default
-    if not (isinstance(given, dict) and isinstance(default, t.Mapping)):
-        return given
+    if not (isinstance(config, dict) and isinstance(default, t.Mapping)):
+        return config
     known = {key.casefold(): value for key, value in default.items()}  # as the daemon reads keys
-    found = {
-        key: _over(value, known.pop(str(key).casefold(), None)) for key, value in given.items()
+    merged = {
+        key: _over(value, known.pop(str(key).casefold(), None)) for key, value in config.items()
     }
-    return {**found, **{key: one for key, one in default.items() if key.casefold() in known}}
+    return {
+        **merged,
+        **{key: default_value for key, default_value in default.items() if key.casefold() in known},
+    }

@@ -166,7 +166,7 @@ class DesiredPlugin:
         return next(iter(self.configs))
 
 
-def wanted(params: t.Mapping[str, t.Any]) -> DesiredPlugin:
+def parse_desired(params: t.Mapping[str, t.Any]) -> DesiredPlugin:
     """Return what the module's parameters ask for. NodeError: they do not go together."""
     labels, named = params["labels"], params["configs"] or {}
     started = params["state"] == "started"

@@ -26,20 +26,20 @@ def _normal(name: str) -> str:
 
 def listed_wheels(text: str) -> t.Dict[str, Listed]:
     """Return what a list of requirements allows, by package."""
-    found: t.Dict[str, Listed] = {}
+    wheels: t.Dict[str, Listed] = {}
     for line in text.replace("\\\n", " ").splitlines():
         start = re.match(r"([A-Za-z0-9._-]+)==([^\s;]+)", line)
         if start:
-            before = found.get(_normal(start[1]), Listed(frozenset(), frozenset()))
+            before = wheels.get(_normal(start[1]), Listed(frozenset(), frozenset()))
             digests = re.findall(r"--hash=sha256:([0-9a-f]{64})(?!\S)", line)
             versions = before.versions | {start[2]}
-            found[_normal(start[1])] = Listed(versions, before.digests | set(digests))
-    return found
+            wheels[_normal(start[1])] = Listed(versions, before.digests | set(digests))
+    return wheels
 
 
 def fits(file: str, python: str, machine: str) -> bool:
     """Return whether CPython of a version, such as 3.13, takes a wheel by its name on a machine, such as x86_64."""
-    tags, interfaces, platforms = (one.split(".") for one in file[: -len(".whl")].split("-")[-3:])
+    tags, interfaces, platforms = (tag.split(".") for tag in file[: -len(".whl")].split("-")[-3:])
     minor = int(python.split(".")[1])
     taken = {"py3", f"cp3{minor}", *(f"py3{older}" for older in range(minor + 1))}
     if "abi3" in interfaces:

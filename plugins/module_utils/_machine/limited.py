@@ -70,13 +70,13 @@ class Programs:
 
     def answer(self, argv: t.Sequence[str], most: int, *, seconds: float) -> t.Tuple[bytes, Ended]:
         """Run a program as above, and return what it writes, of that at most so many bytes, and how it ended."""
-        found = bytearray()
+        output = bytearray()
 
         def take(data: bytes) -> None:
-            found.extend(data[: most - len(found)])
+            output.extend(data[: most - len(output)])
 
         ended = self.run(argv, take, seconds=seconds)
-        return bytes(found), ended
+        return bytes(output), ended
 
     def _follow(
         self, process: subprocess.Popen[bytes], take: t.Callable[[bytes], None], deadline: float

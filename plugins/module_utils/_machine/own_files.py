@@ -62,13 +62,13 @@ class OwnFiles(t.NamedTuple):
             )
         if there:
             return ()
-        found = [path for path in self.proof if self.host.exists(path)]
-        found = found or [RECORDS] * (self.record in listed(self.host))
-        if not found:
+        paths = [path for path in self.proof if self.host.exists(path)]
+        paths = paths or [RECORDS] * (self.record in listed(self.host))
+        if not paths:
             return ()
-        show = "shows" if len(found) == 1 else "show"
+        show = "shows" if len(paths) == 1 else "show"
         return (
-            f"{self.record} is not there, and {', '.join(found)} {show} that an earlier run has set up this node: what "
+            f"{self.record} is not there, and {', '.join(paths)} {show} that an earlier run has set up this node: what "
             "it has added or changed is not known any more, and stays when it is removed. Next step: restore the file "
             f"from a backup{self.instead}",
         )
@@ -79,22 +79,24 @@ class OwnFiles(t.NamedTuple):
         mark = f"{AGAIN}{self.record}"
         begun_again = not was_there and self.record in known
         left = known - {self.record, mark} if was_there else known
-        wanted = known | {self.record} | ({mark} if begun_again else set()) if there else left
-        if wanted and wanted != known:
-            self.host.write(RECORDS, "".join(f"{one}\n" for one in sorted(wanted)), mode=0o644)
-        elif not wanted:
+        records = known | {self.record} | ({mark} if begun_again else set()) if there else left
+        if records and records != known:
+            self.host.write(
+                RECORDS, "".join(f"{record}\n" for record in sorted(records)), mode=0o644
+            )
+        elif not records:
             self.host.remove(RECORDS)
 
     def exposed(self) -> t.Tuple[str, ...]:
         """Return what to say of folders of others in which not only root can put another file in the place of ours."""
         folders = (*map(posixpath.dirname, self.modes), *self.shared)
-        others = (path for path in dict.fromkeys(folders) if path not in self.folders)
-        pairs = ((path, self.host.status(path)) for path in others)
+        parents = (path for path in dict.fromkeys(folders) if path not in self.folders)
+        pairs = ((path, self.host.status(path)) for path in parents)
         return tuple(
             f"not only root can write to {path}, and whoever can is root soon. Next step: chown root:root {path} && "
             f"chmod 0755 {path}"
-            for path, one in pairs
-            if one is not None and one.is_open
+            for path, status in pairs
+            if status is not None and status.is_open
         )
 
     def overruled(self) -> t.Tuple[str, ...]:
@@ -111,17 +113,17 @@ class OwnFiles(t.NamedTuple):
         return (*self._given_back(), *self._swept())
 
     def _given_back(self) -> t.Tuple[Step, ...]:
-        wanted = {**dict.fromkeys(self.folders, 493), **self.modes}
-        pairs = ((path, self.host.itself(path)) for path in wanted)
+        modes = {**dict.fromkeys(self.folders, 493), **self.modes}
+        pairs = ((path, self.host.itself(path)) for path in modes)
         off = {
-            path: f"{path} (mode {stat.S_IMODE(one.mode):04o}, owner {one.uid}:{one.gid})"
-            for path, one in pairs
-            if one is not None and self._is_off(path, one, wanted[path])
+            path: f"{path} (mode {stat.S_IMODE(status.mode):04o}, owner {status.uid}:{status.gid})"
+            for path, status in pairs
+            if status is not None and self._is_off(path, status, modes[path])
         }
         if not off:
             return ()
         summary = f"give back to root, with the modes that they had: {', '.join(off.values())}"
-        return (Step(ACTION, summary, {"modes": {path: wanted[path] for path in off}}),)
+        return (Step(ACTION, summary, {"modes": {path: modes[path] for path in off}}),)
 
     def check(self, steps: t.Iterable[Step]) -> None:
         """Refuse steps that name a file of ours that even root can't replace.
@@ -131,22 +133,22 @@ class OwnFiles(t.NamedTuple):
         """
         text = "\n".join(step.summary for step in steps)
         for path in self.modes:
-            found = self.host.find_hindrance(path) if path in text else None
-            if found:
-                hint = f"{found.hint}, then run again"
-                raise NodeError(f"{path} can't be written", cause=found.cause, hint=hint)
+            hindrance = self.host.find_hindrance(path) if path in text else None
+            if hindrance:
+                hint = f"{hindrance.hint}, then run again"
+                raise NodeError(f"{path} can't be written", cause=hindrance.cause, hint=hint)
 
     def _swept(self) -> t.Tuple[Step, ...]:
         """Return the step that removes the new files of writes that were killed before they replaced ours."""
         folders = dict.fromkeys(map(posixpath.dirname, self.modes))
-        found = [
+        temporary = [
             f"{folder}/{name}"
             for folder in folders
             for name in self.host.listdir(folder)
             for match in [LEFT.fullmatch(name)]
             if match and f"{folder}/{match[1]}" in self.modes
         ]
-        left = [path for path in found if self._is_left(path)]
+        left = [path for path in temporary if self._is_left(path)]
         summary = f"remove what a run that was killed has left: {', '.join(left)}"
         return (Step(SWEEP, summary, {"paths": tuple(left)}),) if left else ()
 

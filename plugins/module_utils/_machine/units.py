@@ -18,27 +18,27 @@ INSTANCES = "fs.inotify.max_user_instances"
 ENOUGH = 1024  # such as nodes with a hundred containers have
 
 
-def systemctl(host: Host, *words: str, advice: str = "") -> None:
+def systemctl(host: Host, *args: str, advice: str = "") -> None:
     """Have systemd do something; the unit comes last. NodeError quotes it, as systemctl says only that it failed."""
     try:
-        host.run(["systemctl", *words])
+        host.run(["systemctl", *args])
     except NodeError as error:
-        if not STARTS.isdisjoint(words):
-            error.cause = said(host, words[-1]) or error.cause
-            error.hint = hint(host, words[-1], error.cause, advice)
+        if not STARTS.isdisjoint(args):
+            error.cause = read_journal(host, args[-1]) or error.cause
+            error.hint = hint(host, args[-1], error.cause, advice)
         raise
 
 
 def failure(host: Host, unit: str, why: str) -> NodeError:
     """Return the error about a unit that does not do what it is to do, with its last words."""
-    logged = said(host, unit)
+    logged = read_journal(host, unit)
     return NodeError(why, cause=logged or "it has logged nothing", hint=hint(host, unit, logged))
 
 
-def said(host: Host, unit: str) -> str:
+def read_journal(host: Host, unit: str) -> str:
     """Return the last lines of a unit in the journal, in which systemd writes about it too."""
-    words = ["journalctl", "--unit", unit, "--lines", str(LINES), "--no-pager", "--output", "cat"]
-    return masked_text(host.run(words, check=False).out.strip())
+    command = ["journalctl", "--unit", unit, "--lines", str(LINES), "--no-pager", "--output", "cat"]
+    return masked_text(host.run(command, check=False).out.strip())
 
 
 def hint(host: Host, unit: str, logged: str, advice: str = "") -> str:

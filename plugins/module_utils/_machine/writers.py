@@ -106,8 +106,8 @@ def _problem(path: Path, may_be_sticky: bool, links: int) -> str:
         return who_writes(path.parent / os.readlink(path), sticky=may_be_sticky, links=links + 1)
     if not stat.S_ISDIR(mode):
         return f"{path} is not a folder"
-    others: int = mode & (stat.S_IWOTH if status.st_gid == 0 else stat.S_IWGRP | stat.S_IWOTH)
-    if (others or lets_others_write(path, mode)) and not (may_be_sticky and mode & stat.S_ISVTX):
+    writable: int = mode & (stat.S_IWOTH if status.st_gid == 0 else stat.S_IWGRP | stat.S_IWOTH)
+    if (writable or lets_others_write(path, mode)) and not (may_be_sticky and mode & stat.S_ISVTX):
         return f"others may write in {path} (mode {stat.S_IMODE(mode):o})"
     return ""
 
@@ -137,14 +137,14 @@ def find_hindrance(path: str) -> t.Optional[Hindrance]:
     """Return what keeps root from replacing or removing a file, None if nothing is known to."""
     folder = os.path.dirname(path)
     for place in (path, folder):
-        found = devices.attributes(place)
-        for attribute, letter, words in (
+        attributes = devices.attributes(place)
+        for attribute, letter, description in (
             (devices.IMMUTABLE, "i", "is immutable"),
             (devices.APPEND_ONLY, "a", "can only be appended to"),
         ):
-            if found & attribute:
-                return Hindrance(f"{place} {words}", f"chattr -{letter} {place}")
-        if found & devices.MOUNT_ROOT and place == path:
+            if attributes & attribute:
+                return Hindrance(f"{place} {description}", f"chattr -{letter} {place}")
+        if attributes & devices.MOUNT_ROOT and place == path:
             return Hindrance(f"something is mounted over {path}", f"umount {path}")
     with contextlib.suppress(OSError):
         if os.statvfs(folder).f_flag & os.ST_RDONLY:

@@ -90,7 +90,7 @@ class MigCapability:
         self._plans: t.Dict[str, GpuPlan] = {}
         self._round: t.Dict[str, GpuPlan] = {}
         self._at = ""
-        self._done: t.List[Step] = []
+        self._completed: t.List[Step] = []
         self._allocations: t.Tuple[Allocation, ...] = ()
         self._asked_at: t.Optional[float] = None
         self._begun: t.Set[str] = set()
@@ -341,7 +341,7 @@ class MigCapability:
                 mps.end_server(self._host, self._nvml, self._states[uuid].gpu, step)
             else:
                 self._changes.carry_out(step, self._states[uuid])
-        self._done.append(step)
+        self._completed.append(step)
 
     def _verify(self, uuid: str) -> None:
         """Read a GPU again once its steps are done, before the next one is touched."""
@@ -385,6 +385,6 @@ class MigCapability:
         if self._changes is not None and self._changes.skipped:
             # The runner takes every step for done; these wait for the reset that it reports.
             left = {step.summary for step in self._changes.skipped}
-            completed = [step for step in self._done if step.summary not in left]
+            completed = [step for step in self._completed if step.summary not in left]
             answer["steps"] = [step.describe() for step in completed]
         return answer

@@ -51,10 +51,10 @@ class RuntimeCapability:
         self._runtime: str = params["name"]
         self._config_path: t.Optional[str] = params["config_path"]
         mode = params["mode"] if self._present else ""
-        self._wanted = RuntimeOptions(
+        self._options = RuntimeOptions(
             mode, params["handler"], params["handler_path"], tuple(params["spec_dirs"])
         )
-        check_wanted(self._wanted, self._config_path)
+        check_wanted(self._options, self._config_path)
         self._restart: str = params["restart"]
         self._keep: bool = params["backup"]
         self._restart_now: t.Sequence[str] = params["restart_now"]
@@ -84,19 +84,23 @@ class RuntimeCapability:
         warnings += [f"left out: {error}" for error in refused]
         if self._present:
             warnings += kubelet.unknown_runtime(self._host, installed(self._host))
-        for one in states:
-            warnings += [*one.view.warnings, *one.runtime.moved()]
+        for runtime_state in states:
+            warnings += [*runtime_state.view.warnings, *runtime_state.runtime.moved()]
         self._states = {state.runtime.kind.name: state for state in states}
         return RuntimesState(tuple(states), tuple(warnings))
 
     def _check_program(self, chosen: t.Sequence[Runtime]) -> t.List[str]:
         """Refuse a wrapper that is not there or that containers can break out of."""
-        path = self._wanted.runtime_path
-        if not self._present or self._wanted.mode == CDI or not any(one.unit for one in chosen):
+        path = self._options.runtime_path
+        if (
+            not self._present
+            or self._options.mode == CDI
+            or not any(runtime.unit for runtime in chosen)
+        ):
             return []
         if not self._host.exists(path):
             raise NodeError(
-                f"{path} is not on the node, and mode {self._wanted.mode} needs it",
+                f"{path} is not on the node, and mode {self._options.mode} needs it",
                 hint="install the NVIDIA container toolkit, or use mode cdi, which needs no program",
             )
         text = self._host.run([path, "--version"], check=False).out
@@ -129,21 +133,23 @@ class RuntimeCapability:
             moved = posixpath.basename(name) in EARLIER_DROP_INS
             if moved:  # what is set in a file of an earlier release goes to the one of this release
                 before = {entry.path for entry in records[name].entries}
-                wanted = [((*view.prefix, *key), value) for key, value in view.settings]
-                changes += [one for one in wanted if one[0] in before and one not in changes]
+                declared = [((*view.prefix, *key), value) for key, value in view.settings]
+                changes += [
+                    change for change in declared if change[0] in before and change not in changes
+                ]
             files.append(self._planned(runtime, view, name, [], [] if moved else keep))
         files = [self._planned(runtime, view, view.file, changes, keep), *files]
         stale = self._records.stale(runtime.unit)
         stale_live = self._records.stale(runtime.unit, live=True)
-        found = tuple(filter(None, files))
-        settled = self._present and not (found or stale or stale_live)
+        loaded_files = tuple(filter(None, files))
+        settled = self._present and not (loaded_files or stale or stale_live)
         running = runtime.running(path) if settled else None
         compares = self._present and not stale and not view.is_in_effect(running)
         state = RuntimeState(
             runtime,
             view,
             path,
-            found,
+            loaded_files,
             stale,
             stale_live,
             changed=self._records.changed(runtime, runtime.reads(view, path) if compares else ()),
@@ -159,9 +165,9 @@ class RuntimeCapability:
         """Return what is wanted, with the default runtime that our handler has taken the place of."""
         for entry in records[path].entries if path in records else ():
             default = entry.path[-1:] == runtime.kind.keys.default[-1:]
-            if default and entry.value == self._wanted.handler and entry.had:
-                return self._wanted._replace(instead=str(entry.had[0]))
-        return self._wanted
+            if default and entry.value == self._options.handler and entry.had:
+                return self._options._replace(instead=str(entry.had[0]))
+        return self._options
 
     def _planned(
         self,
@@ -180,39 +186,47 @@ class RuntimeCapability:
     def plan(self, state: RuntimesState) -> Plan:
         """Plan the edits; the restarts are the caller's."""
         steps, before, after, restart = [], [], [], []
-        for one in state.states:
-            unit = one.runtime.unit
-            self._try(one)
-            for file in one.files:
-                params = {"runtime": one.runtime.kind.name, "file": file}
-                need = "reload" if one.reloads() else "restart"
+        for runtime_state in state.states:
+            unit = runtime_state.runtime.unit
+            self._try(runtime_state)
+            for file in runtime_state.files:
+                params = {"runtime": runtime_state.runtime.kind.name, "file": file}
+                need = "reload" if runtime_state.reloads() else "restart"
                 steps.append(Step("edit", file.summary(), params, (f"{need}:{unit}",)))
                 texts = (file.text or "", self._texts[file.path] or "")
                 old, new = excerpts(*map(masked_text, texts))
                 before.append(old)
                 after.append(new)
-            if one.changed or one.missing:
-                verb = "note that {} must be restarted" if self._waits(one) else "restart {}"
-                reason = f"{', '.join(one.changed)} was changed after it had started"
-                if not one.changed:
-                    reason = f"it runs without {describe(one.missing)}"
+            if runtime_state.changed or runtime_state.missing:
+                verb = (
+                    "note that {} must be restarted" if self._waits(runtime_state) else "restart {}"
+                )
+                reason = f"{', '.join(runtime_state.changed)} was changed after it had started"
+                if not runtime_state.changed:
+                    reason = f"it runs without {describe(runtime_state.missing)}"
                 summary = f"{verb.format(unit)}: {reason}"
                 steps.append(Step("stale", summary, {"unit": unit}, (f"restart:{unit}",)))
-            now = unit in self._restart_now and (one.reloads() or not self._waits(one))
+            at_once = unit in self._restart_now and (
+                runtime_state.reloads() or not self._waits(runtime_state)
+            )
             if (
-                now
-                and not (one.files or one.changed or one.missing)
-                and (one.restarts() or one.reloads())
+                at_once
+                and not (runtime_state.files or runtime_state.changed or runtime_state.missing)
+                and (runtime_state.restarts() or runtime_state.reloads())
             ):
-                verb = "restart" if one.restarts() else "reload"
-                params = {"runtime": one.runtime.kind.name, "verb": verb}
+                verb = "restart" if runtime_state.restarts() else "reload"
+                params = {"runtime": runtime_state.runtime.kind.name, "verb": verb}
                 steps.append(Step("activate", f"{verb} {unit}", params))
-            if one.restarts() and not self._waits(one):
+            if runtime_state.restarts() and not self._waits(runtime_state):
                 restart.append(unit)
-        down = [one.down for one in state.states if one.down and one.runtime.unit not in restart]
+        down = [
+            runtime_state.down
+            for runtime_state in state.states
+            if runtime_state.down and runtime_state.runtime.unit not in restart
+        ]
         if not self._present and not steps and self._host.read(RECORD) is not None:
             # Files that have nothing of ours any more.
-            names = {one.runtime.kind.name for one in state.states}
+            names = {runtime_state.runtime.kind.name for runtime_state in state.states}
             for path, written in self._records.all().items():
                 if written.runtime in names:
                     summary = f"remove the saved copy of {path}"
@@ -222,7 +236,9 @@ class RuntimeCapability:
             "".join(before),
             "".join(after),
             restart_required=tuple(restart),
-            blocked_by=tuple(name for one in state.states for name in one.ended),
+            blocked_by=tuple(
+                name for runtime_state in state.states for name in runtime_state.ended
+            ),
             warnings=(
                 *state.warnings,
                 *self._about_default(state),
@@ -234,16 +250,24 @@ class RuntimeCapability:
 
     def _about_default(self, state: RuntimesState) -> t.Iterator[str]:
         """Warn of default runtimes that each has once its files are written."""
-        for one in state.states:
-            effective = self._tried.get(one.runtime.kind.name, one.view.effective)
-            yield from about_default(lookup(effective, one.runtime.kind.keys.default), self._wanted)
+        for runtime_state in state.states:
+            effective = self._tried.get(
+                runtime_state.runtime.kind.name, runtime_state.view.effective
+            )
+            yield from about_default(
+                lookup(effective, runtime_state.runtime.kind.keys.default), self._options
+            )
 
     def _waits(self, state: RuntimeState) -> bool:
         """Return whether a restart is left to somebody else, or to a later run."""
         return self._restart == NEVER or bool(state.ended)
 
     def _deferred(self, state: RuntimesState) -> t.List[RuntimeState]:
-        return [one for one in state.states if one.restarts() and self._waits(one)]
+        return [
+            runtime_state
+            for runtime_state in state.states
+            if runtime_state.restarts() and self._waits(runtime_state)
+        ]
 
     def _waiting(self, state: RuntimeState) -> str:
         unit = state.runtime.unit
@@ -261,8 +285,8 @@ class RuntimeCapability:
         """Have a runtime check all of its edits, and see that they give it what it must have."""
         if self._present:
             changes = [change for file in state.files for change in file.changes]
-            state.runtime.refuse_flags(changes, state.path, self._wanted)
-        texts = {one.path: one.edited(state.runtime) for one in state.files}
+            state.runtime.refuse_flags(changes, state.path, self._options)
+        texts = {file.path: file.edited(state.runtime) for file in state.files}
         self._texts.update(texts)
         if not texts and self._present and state.runtime.unit not in self._restart_now:
             state.runtime.check_next_start(state.view, state.path)
@@ -273,18 +297,18 @@ class RuntimeCapability:
             if self._restart != ALWAYS:
                 state.runtime.check_running(state.view, effective)
 
-    def _check(self, state: RuntimeState, lacking: t.Sequence[Change], words: str) -> None:
+    def _check(self, state: RuntimeState, lacking: t.Sequence[Change], verb: str) -> None:
         if lacking:
             runtime, view = state.runtime, state.view
             other = runtime.setting_file(view, lacking)
-            what = f"{runtime.kind.name} {words} {describe(lacking)}"
+            message = f"{runtime.kind.name} {verb} {describe(lacking)}"
             cause = f"{other or 'a file'} sets it otherwise, and is read later than {view.file}"
             hint = "change or remove the setting there; nothing was changed"
-            raise NodeError(what, cause=cause, hint=hint)
+            raise NodeError(message, cause=cause, hint=hint)
 
     def own(self, state: RuntimesState) -> OwnFiles:
         """Return what is root's alone."""
-        files = (one.view.file for one in state.states)
+        files = (runtime_state.view.file for runtime_state in state.states)
         proof = tuple(file for file in files if posixpath.splitext(file)[0].endswith(OWN_NAME))
         modes = {RECORD: 0o600} if self._present else {}
         return OwnFiles(self._host, modes, record=RECORD, proof=proof)
@@ -360,11 +384,11 @@ class RuntimeCapability:
         if view.effective == state.view.effective and not stale:
             self._records.unmark(runtime.unit)
             self._records.forget_before(runtime.unit)
-        now = state._replace(view=view)
-        self._check(now, view.lacking(view.effective), "did not take")
+        current = state._replace(view=view)
+        self._check(current, view.lacking(view.effective), "did not take")
         if is_last:
-            left = now.left(self._tried[runtime.kind.name])
-            self._check(now, left, "still has")
+            left = current.left(self._tried[runtime.kind.name])
+            self._check(current, left, "still has")
 
     # --- report ---
 
@@ -377,15 +401,21 @@ class RuntimeCapability:
             "runtime_version": version_text(first.view.version),
             "config_path": first.path,
             "backup_file": self._backup,
-            "restart_deferred": [one.runtime.unit for one in self._deferred(state)],
-            "reload_required": [one.runtime.unit for one in state.states if one.reloads()],
+            "restart_deferred": [
+                runtime_state.runtime.unit for runtime_state in self._deferred(state)
+            ],
+            "reload_required": [
+                runtime_state.runtime.unit
+                for runtime_state in state.states
+                if runtime_state.reloads()
+            ],
             "runtimes": [
                 {
-                    "name": one.runtime.kind.name,
-                    "version": version_text(one.view.version),
-                    "config_path": one.path,
-                    "unit": one.runtime.unit,
+                    "name": runtime_state.runtime.kind.name,
+                    "version": version_text(runtime_state.view.version),
+                    "config_path": runtime_state.path,
+                    "unit": runtime_state.runtime.unit,
                 }
-                for one in state.states
+                for runtime_state in state.states
             ],
         }

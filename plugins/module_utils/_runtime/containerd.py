@@ -112,13 +112,13 @@ def section(config: Table, version: Version) -> t.Tuple[str, str]:
     """Return the path of the CRI plugin's section for a configuration's own format version."""
     number = format_version(config, version)
     if number not in CRI_SECTION:
-        what = f"containerd's configuration has format version {number!r}"
+        message = f"containerd's configuration has format version {number!r}"
         hint = "migrate it with 'containerd config migrate'"
-        raise NodeError(what, cause="expected 2, 3 or 4", hint=hint)
+        raise NodeError(message, cause="expected 2, 3 or 4", hint=hint)
     if number > 2 and version < (2,):  # 1.6 takes no notice of what it does not know
-        what = f"containerd's configuration has format version {number}"
+        message = f"containerd's configuration has format version {number}"
         cause = f"containerd {version_text(version)} knows 2 and earlier ones"
-        raise NodeError(what, cause=cause, hint="write it in format 2, or upgrade containerd")
+        raise NodeError(message, cause=cause, hint="write it in format 2, or upgrade containerd")
     return "plugins", CRI_SECTION[number]
 
 
@@ -158,22 +158,24 @@ def check_owner(text: str, path: str) -> None:
     for line in text.splitlines()[:3]:
         if any(word in line.lower() for word in GENERATED):
             hint = "name the runtime: k3s, rke2, or k0s"
-            what = f"{path} is regenerated at each start of its owner"
-            raise NodeError(what, cause=line.strip("# "), hint=hint)
+            message = f"{path} is regenerated at each start of its owner"
+            raise NodeError(message, cause=line.strip("# "), hint=hint)
 
 
-def settings(cri: Table, wanted: RuntimeOptions, cdi: bool) -> t.List[Change]:
+def settings(cri: Table, options: RuntimeOptions, cdi: bool) -> t.List[Change]:
     """Return what the CRI plugin's section must have."""
-    return CONTAINERD.keys.settings(cri, wanted, cdi, _handler(cri, wanted))
+    return CONTAINERD.keys.settings(cri, options, cdi, _handler(cri, options))
 
 
-def _handler(cri: Table, wanted: RuntimeOptions) -> t.Iterator[Change]:
-    at = ("containerd", "runtimes", wanted.handler)
+def _handler(cri: Table, desired: RuntimeOptions) -> t.Iterator[Change]:
+    at = ("containerd", "runtimes", desired.handler)
     runc = _runtime(cri, "runc")
     # Pods keep what they have without the handler, above all how cgroups are managed: it is like the default runtime,
     # if runc's options fit that, or like runc.
     default = lookup(cri, CONTAINERD.keys.default)
-    like = _runtime(cri, str((wanted.instead if default == wanted.handler else default) or "runc"))
+    like = _runtime(
+        cri, str((desired.instead if default == desired.handler else default) or "runc")
+    )
     if not like or like.get("runtime_type") not in (None, "", RUNTIME_TYPE):
         like = runc
     for key, value in {"runtime_type": RUNTIME_TYPE, **_copied(like)}.items():
@@ -183,7 +185,7 @@ def _handler(cri: Table, wanted: RuntimeOptions) -> t.Iterator[Change]:
         beside = {"runtime_type": str(runc.get("runtime_type") or RUNTIME_TYPE), **_copied(runc)}
         for key, value in beside.items():
             yield ("containerd", "runtimes", "runc", key), value
-    options = {**(like.get("options") or {}), "BinaryName": wanted.runtime_path}
+    options = {**(like.get("options") or {}), "BinaryName": desired.runtime_path}
     for key in sorted(options):
         if options[key]:
             yield (*at, "options", key), options[key]
@@ -200,22 +202,24 @@ def default_program(cri: Table) -> t.Tuple[str, str]:
 
 
 def _copied(runtime: Table) -> t.Dict[str, t.Any]:
-    plain = {key: one for key, one in sorted(runtime.items()) if not isinstance(one, t.Mapping)}
-    return {key: one for key, one in plain.items() if one and key not in NOT_COPIED}
+    plain = {
+        key: value for key, value in sorted(runtime.items()) if not isinstance(value, t.Mapping)
+    }
+    return {key: value for key, value in plain.items() if value and key not in NOT_COPIED}
 
 
-def lasting(cri: Table, file: t.Any, wanted: RuntimeOptions, version: Version) -> Table:
+def lasting(cri: Table, file: t.Any, options: RuntimeOptions, version: Version) -> Table:
     """Return the section in effect without the runtimes that would go once the file has one of ours.
 
     ``file`` is the section as the file has it.
     """
     # Before containerd 2, a runtime in a file drops those that are there by default.
-    if wanted.mode in ("", CDI) or version >= (2,):
+    if options.mode in ("", CDI) or version >= (2,):
         return cri
     named = lookup(file or {}, ("containerd", "runtimes")) or {}
     there = lookup(cri, ("containerd", "runtimes")) or {}
-    kept = {name: one for name, one in there.items() if name in named}
-    return {**cri, "containerd": {**(cri.get("containerd") or {}), "runtimes": kept}}
+    staying = {name: entry for name, entry in there.items() if name in named}
+    return {**cri, "containerd": {**(cri.get("containerd") or {}), "runtimes": staying}}
 
 
 def cri_settings(config: t.Any) -> t.Optional[t.Dict[str, t.Any]]:
@@ -231,16 +235,16 @@ def cri_settings(config: t.Any) -> t.Optional[t.Dict[str, t.Any]]:
         if isinstance(runtime, dict)
     }
     named = {"default_runtime_name": part.get("defaultRuntimeName"), "runtimes": runtimes}
-    found = {"enable_cdi": config.get("enableCDI"), "cdi_spec_dirs": config.get("cdiSpecDirs")}
-    cdi = {key: value for key, value in found.items() if value is not None}
+    values = {"enable_cdi": config.get("enableCDI"), "cdi_spec_dirs": config.get("cdiSpecDirs")}
+    cdi = {key: value for key, value in values.items() if value is not None}
     return {**cdi, "containerd": named}
 
 
 def pods_of(answer: str, handlers: t.Container[str]) -> t.Tuple[str, ...]:
     """Return the pods of some handlers in an answer of JSON, none where it is no such answer."""
     try:
-        found = json_data.loads(answer)
-        return tuple(sorted(str(name) for name, handler in found if handler in handlers))
+        answer_data = json_data.loads(answer)
+        return tuple(sorted(str(name) for name, handler in answer_data if handler in handlers))
     except json_data.MISREAD:
         return ()
 
@@ -265,7 +269,7 @@ def choose_unit(kind: RuntimeKind, states: t.Mapping[str, t.Mapping[str, str]]) 
     ``states`` are systemd's properties LoadState and ActiveState of each unit.
     """
     known = [unit for unit in kind.units if states[unit].get("LoadState") == "loaded"]
-    active = [one for one in known if states[one].get("ActiveState") == "active"]
+    active = [unit for unit in known if states[unit].get("ActiveState") == "active"]
     return (*active, *known, None)[0]
 
 
@@ -281,25 +285,32 @@ def drop_in(config: Table, version: Version) -> t.Optional[str]:
 
 
 def _listed(config: Table) -> t.List[str]:
-    found = config.get("imports")
-    return [one for one in found if isinstance(one, str)] if isinstance(found, list) else []
+    imports = config.get("imports")
+    return (
+        [pattern for pattern in imports if isinstance(pattern, str)]
+        if isinstance(imports, list)
+        else []
+    )
 
 
 def patterns(config: Table, path: str) -> t.List[str]:
     """Return what the file at a path imports: paths, and patterns of paths."""
     folder = posixpath.dirname(path)
-    every = ((one, posixpath.normpath(posixpath.join(folder, one))) for one in _listed(config))
-    return [one if "*" in one else path for one, path in every]
+    every = (
+        (pattern, posixpath.normpath(posixpath.join(folder, pattern)))
+        for pattern in _listed(config)
+    )
+    return [pattern if "*" in pattern else path for pattern, path in every]
 
 
 def imported(config: Table, path: str, names: t.Iterable[str]) -> t.List[str]:
     """Return the files that the file at a path imports, of those that are there, in containerd's order."""
-    found: t.List[str] = []
+    paths: t.List[str] = []
     for pattern in patterns(config, path):
         depth = pattern.count("/")
-        same = [name for name in names if name.count("/") == depth] if "*" in pattern else ()
-        found += sorted(fnmatch.filter(same, pattern)) if "*" in pattern else [pattern]
-    return list(dict.fromkeys(found))
+        matching = [name for name in names if name.count("/") == depth] if "*" in pattern else ()
+        paths += sorted(fnmatch.filter(matching, pattern)) if "*" in pattern else [pattern]
+    return list(dict.fromkeys(paths))
 
 
 def in_order(path: str, configs: t.Mapping[str, Config]) -> t.List[str]:

@@ -42,15 +42,15 @@ def find(config: Table, path: Path) -> t.Tuple[t.Tuple[t.Any, ...], int]:
 
 def lookup(config: Table, path: Path) -> t.Any:
     """Return the value at a path of keys, None where there is none."""
-    found, _depth = find(config, path)
-    return found[0] if found else None
+    value, _depth = find(config, path)
+    return value[0] if value else None
 
 
 def note(
     config: Table,
     changes: t.Iterable[Change],
     before: t.Sequence[Entry],
-    kept: t.Optional[t.Iterable[Entry]] = None,
+    entries_kept: t.Optional[t.Iterable[Entry]] = None,
 ) -> t.List[Entry]:
     """Return the entries for changes that are about to be made, after earlier ones.
 
@@ -60,16 +60,16 @@ def note(
         before: The entries of all that we have set in it.
         kept: The entries of what stays of that. None: all of them.
     """
-    entries = {entry.path: entry for entry in (before if kept is None else kept)}
+    entries = {entry.path: entry for entry in (before if entries_kept is None else entries_kept)}
     # Tables that only we have made are not there without us.
-    others = apply(config, *revert(config, before))
+    applied = apply(config, *revert(config, before))
     for path, value in changes:
         had, _depth = find(config, path)
         known = entries.get(path)
         if known is not None and had == (known.value,):
             entries[path] = known._replace(value=value)
         else:
-            entries[path] = Entry(path, value, had, find(others, path)[1])
+            entries[path] = Entry(path, value, had, find(applied, path)[1])
     return list(entries.values())
 
 
@@ -78,23 +78,23 @@ def revert(config: Table, entries: t.Iterable[Entry]) -> t.Tuple[t.List[Change],
     changes: t.List[Change] = []
     removals: t.List[Removal] = []
     for entry in entries:
-        found, _depth = find(config, entry.path)
-        if not found:
+        value, _depth = find(config, entry.path)
+        if not value:
             if entry.value is None and entry.had and find(config, entry.path[:-1])[0]:
                 changes.append((entry.path, entry.had[0]))
             continue
-        if found == (entry.value,):
-            rest: t.Any = entry.had[0] if entry.had else None
-        elif isinstance(found[0], list) and isinstance(entry.value, list):
+        if value == (entry.value,):
+            remaining: t.Any = entry.had[0] if entry.had else None
+        elif isinstance(value[0], list) and isinstance(entry.value, list):
             had = entry.had[0] if entry.had and isinstance(entry.had[0], list) else []
             ours = [item for item in entry.value if item not in had]
-            rest = [item for item in found[0] if item not in ours]
-            if rest == found[0]:
+            remaining = [item for item in value[0] if item not in ours]
+            if remaining == value[0]:
                 continue
         else:
             continue
-        if entry.had or rest:
-            changes.append((entry.path, rest))
+        if entry.had or remaining:
+            changes.append((entry.path, remaining))
         else:
             removals.append((entry.path, entry.depth))
     return changes, removals

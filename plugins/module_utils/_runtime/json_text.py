@@ -69,17 +69,17 @@ def _skip(text: str, at: int) -> int:
 
 def _members(text: str, at: int) -> t.Tuple[t.List[Member], int]:
     """Return the members of the object that begins at a place, and where it ends."""
-    found: t.List[Member] = []
+    members: t.List[Member] = []
     at = _skip(text, at + 1)
     while text[at] != "}":
         key, end = DECODER.raw_decode(text, at)
         value = _skip(text, _skip(text, end) + 1)
         _data, last = DECODER.raw_decode(text, value)
-        found.append(Member(key, at, value, last))
+        members.append(Member(key, at, value, last))
         at = _skip(text, last)
         if text[at] == ",":
             at = _skip(text, at + 1)
-    return found, at
+    return members, at
 
 
 def _member(text: str, at: int, key: str) -> t.Optional[Member]:
@@ -99,9 +99,9 @@ def _set(text: str, path: Path, value: t.Any) -> str:
             shown = _dump(text, value, _line_indent(text, member.start))
             return text[: member.value] + shown + text[member.end :]
         if text[member.value] != "{":
-            what = f"{'.'.join(path[: depth + 1])} is not an object"
+            message = f"{'.'.join(path[: depth + 1])} is not an object"
             cause = f"{path[-1]} must be set in it"
-            raise NodeError(what, cause=cause, hint="fix the file; it was left as it is")
+            raise NodeError(message, cause=cause, hint="fix the file; it was left as it is")
         at = member.value
     return text
 

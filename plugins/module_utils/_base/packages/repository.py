@@ -284,7 +284,10 @@ def parse(values: t.Mapping[str, t.Any]) -> Repository:
         ),
         (suite.endswith("/") != bool(components), "components", list(components), none),
         (known, "key", masked_text(key)[:40], as_text),
-        *((FINGERPRINT.fullmatch(one), "key_fingerprints", one, digits) for one in pinned),
+        *(
+            (FINGERPRINT.fullmatch(fingerprint), "key_fingerprints", fingerprint, digits)
+            for fingerprint in pinned
+        ),
         (pinned or is_armoured(key), "key_fingerprints", [], as_file),
         (metadata or packages, "signed_packages", packages, "true, or signed_metadata to be true"),
     )

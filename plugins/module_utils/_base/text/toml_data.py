@@ -208,7 +208,7 @@ def _text(match: t.Match[str], text: str) -> str:
 
 
 def _unescaped(content: str, text: str, at: int) -> str:
-    def one(match: t.Match[str]) -> str:
+    def unescape(match: t.Match[str]) -> str:
         short, four, eight, unknown = match.groups()
         if short:
             return ESCAPED[short]
@@ -221,7 +221,7 @@ def _unescaped(content: str, text: str, at: int) -> str:
             raise wrong(text, at, "a string of Unicode characters")
         return chr(number)
 
-    return ESCAPE.sub(one, content) if "\\" in content else content
+    return ESCAPE.sub(unescape, content) if "\\" in content else content
 
 
 def value(text: str, at: int, depth: int = 0) -> Value:

@@ -26,7 +26,9 @@ FIRMWARE_FOLDER = "/lib/firmware"
 FIRMWARE_PATH = "/sys/module/firmware_class/parameters/path"
 KERNEL = "/proc/sys/kernel/osrelease"
 XORG_FOLDERS = tuple(
-    f"xorg/modules{sub}/{one}" for sub in ("", "/updates") for one in ("drivers", "extensions")
+    f"xorg/modules{sub}/{folder}"
+    for sub in ("", "/updates")
+    for folder in ("drivers", "extensions")
 )
 
 

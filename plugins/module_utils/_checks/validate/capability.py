@@ -26,7 +26,7 @@ from ..._node.machine.in_service import standing
 from ..._node.machine.quarantine import QuarantineFile, seen
 from ..._node.quarantine import elsewhere
 from ..._node.users.machine.witness import CHECKPOINT
-from .check import FAILED, PASSED, WARNING, Check, lines, message, of_state, told
+from .check import FAILED, PASSED, WARNING, Check, describe_checks, lines, message, of_state
 from .containers import Answer, ContainerState
 from .daemon import PluginReport
 from .dra import DraFacts, DraReport
@@ -179,7 +179,7 @@ class ValidateCapability:
     def plan(self, state: ValidateState) -> Plan:
         """There is never anything to do; what does not hold is an error, unless that was not wanted."""
         if self._params["fail"] and of_state(state.found, FAILED):
-            raise NodeError(message(state.found), **_told(state))
+            raise NodeError(message(state.found), **_describe(state))
         return Plan(warnings=tuple(map(str, of_state(state.found, WARNING))))
 
     def apply(self, step: Step) -> None:
@@ -187,13 +187,13 @@ class ValidateCapability:
 
     def result(self, state: ValidateState, plan: Plan) -> t.Dict[str, t.Any]:
         """Return the checks."""
-        return _told(state)
+        return _describe(state)
 
 
 def _tried(answers: t.Mapping[str, Answer]) -> bool:
     return any(answer.cuda is not None for answer in answers.values())
 
 
-def _told(state: ValidateState) -> t.Dict[str, t.Any]:
+def _describe(state: ValidateState) -> t.Dict[str, t.Any]:
     more = {"lines": lines(state.found), "seconds": state.seconds}
-    return {**told(state.found), "summary": summary(state.node, state.found), **more}
+    return {**describe_checks(state.found), "summary": summary(state.node, state.found), **more}

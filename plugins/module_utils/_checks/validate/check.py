@@ -74,11 +74,11 @@ def message(checks: t.Sequence[Check]) -> str:
     return "\n".join([f"{len(bad)} of {len(checks)} checks fail", *bad])
 
 
-def told(found: t.Sequence[Check]) -> t.Dict[str, t.Any]:
+def describe_checks(results: t.Sequence[Check]) -> t.Dict[str, t.Any]:
     """Return what a module answers of its checks."""
-    checks = [one.describe() for one in found]
-    failed = [one.name for one in of_state(found, FAILED)]
-    return {"checks": checks, "failed_checks": failed, "failure": message(found)}
+    checks = [check.describe() for check in results]
+    failed = [check.name for check in of_state(results, FAILED)]
+    return {"checks": checks, "failed_checks": failed, "failure": message(results)}
 
 
 def verdict(checks: t.Sequence[Check]) -> str:
@@ -92,10 +92,10 @@ def verdict(checks: t.Sequence[Check]) -> str:
 def lines(checks: t.Iterable[Check]) -> t.List[str]:
     """Return checks for a display, a line for each state: their names, and the reasons of those that were skipped."""
     named: t.Dict[str, t.Dict[str, t.List[str]]] = {}
-    for one in checks:
-        reason = one.cause if one.state == SKIPPED else ""
-        named.setdefault(one.state, {}).setdefault(reason, []).append(one.name)
+    for check in checks:
+        reason = check.cause if check.state == SKIPPED else ""
+        named.setdefault(check.state, {}).setdefault(reason, []).append(check.name)
     return [
         f"{state}: " + "; ".join(", ".join(names) + because([why]) for why, names in groups.items())
-        for state, groups in ((one, named[one]) for one in ORDER if one in named)
+        for state, groups in ((check, named[check]) for check in ORDER if check in named)
     ]

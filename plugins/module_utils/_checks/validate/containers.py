@@ -110,18 +110,21 @@ class Python(t.NamedTuple):
     @property
     def folders(self) -> t.List[str]:
         """Return the folders that have all of it, none of them within another."""
-        names = [self.prefix, *(posixpath.dirname(one) for one in (self.program, self.loader))]
-        found: t.List[str] = []
-        for one in sorted({*names, *self.libraries}):
-            if not any(f"{one}/".startswith(f"{other.rstrip('/')}/") for other in found):
-                found.append(one)
-        return found
+        names = [
+            self.prefix,
+            *(posixpath.dirname(folder) for folder in (self.program, self.loader)),
+        ]
+        folders: t.List[str] = []
+        for folder in sorted({*names, *self.libraries}):
+            if not any(f"{folder}/".startswith(f"{other.rstrip('/')}/") for other in folders):
+                folders.append(folder)
+        return folders
 
-    def command(self, source: str, *words: str) -> t.List[str]:
+    def command(self, source: str, *args: str) -> t.List[str]:
         """Return the words that run a program's source in a container: by the loader, as its root has none."""
         libraries = ":".join([*LIBRARIES, *(HOST + library for library in self.libraries)])
         python = [HOST + self.loader, "--library-path", libraries, HOST + self.program]
-        return [*python, "-S", "-s", "-B", "-c", source, *words]
+        return [*python, "-S", "-s", "-B", "-c", source, *args]
 
     @property
     def environment(self) -> t.Dict[str, str]:
@@ -135,7 +138,7 @@ def python(program: str, prefix: str, maps: str) -> t.Optional[Python]:
     files = sorted(
         path for path in paths if path.startswith("/") and ".so" in posixpath.basename(path)
     )
-    loaders = [one for one in files if posixpath.basename(one).startswith(("ld-linux", "ld-2."))]
+    loaders = [file for file in files if posixpath.basename(file).startswith(("ld-linux", "ld-2."))]
     if not loaders:
         return None
     folders = dict.fromkeys(posixpath.dirname(file) for file in files if "nvidia" not in file)
@@ -159,8 +162,8 @@ def edits(spec: Spec) -> t.List[Spec]:
 
 def nodes(edits: t.Sequence[Spec]) -> t.Dict[str, str]:
     """Return the device nodes of edits, the machine's path by the container's."""
-    nodes = [node for one in edits for node in one.get("deviceNodes", ())]
-    return {str(one["path"]): str(one.get("hostPath") or one["path"]) for one in nodes}
+    nodes = [node for edit in edits for node in edit.get("deviceNodes", ())]
+    return {str(edit["path"]): str(edit.get("hostPath") or edit["path"]) for edit in nodes}
 
 
 def variables(python_on: Python, share: t.Optional[Share]) -> t.Dict[str, str]:
@@ -172,7 +175,7 @@ def config(
     root: str,
     command: t.Sequence[str],
     python_on: Python,
-    given: t.Sequence[Spec],
+    specs: t.Sequence[Spec],
     devices: t.Mapping[str, Device],
     share: t.Optional[Share] = None,
 ) -> t.Dict[str, t.Any]:
@@ -180,20 +183,22 @@ def config(
 
     ``devices`` are its nodes, by their paths.
     """
-    mounts = [one for each in given for one in each.get("mounts", ())]
+    mounts = [entry for each in specs for entry in each.get("mounts", ())]
     binds = [_bind(folder, HOST + folder, ["rbind", "ro"]) for folder in python_on.folders]
     usual = ["ro", "rbind"]
-    for one in mounts:
-        binds.append(_bind(one["hostPath"], one["containerPath"], one.get("options") or usual))
+    for entry in mounts:
+        binds.append(
+            _bind(entry["hostPath"], entry["containerPath"], entry.get("options") or usual)
+        )
     for mount in share.mounts if share else ():
         access = "ro" if mount.read_only else "rw"
         binds.append(_bind(mount.outside, mount.inside, ["rbind", access]))
     hooks: t.Dict[str, t.List[t.Any]] = {}
-    for one in (hook for each in given for hook in each.get("hooks", ())):
-        hooks.setdefault(one["hookName"], []).append(
-            {key: one[key] for key in ("path", "args", "env", "timeout") if key in one}
+    for entry in (hook for each in specs for hook in each.get("hooks", ())):
+        hooks.setdefault(entry["hookName"], []).append(
+            {key: entry[key] for key in ("path", "args", "env", "timeout") if key in entry}
         )
-    env = [text for each in given for text in each.get("env", ())]
+    env = [text for each in specs for text in each.get("env", ())]
     env += [f"{name}={text}" for name, text in variables(python_on, share).items()]
     return {
         "ociVersion": "1.0.2",
@@ -217,7 +222,7 @@ def config(
         ],
         "hooks": hooks,
         "linux": {
-            "namespaces": [{"type": one} for one in ("mount", "pid", "ipc", "uts", "network")],
+            "namespaces": [{"type": entry} for entry in ("mount", "pid", "ipc", "uts", "network")],
             "devices": [
                 {"path": path, "type": "c", **device._asdict(), "fileMode": 0o666}
                 for path, device in devices.items()
@@ -226,8 +231,8 @@ def config(
                 "devices": [
                     {"allow": False, "access": "rwm"},
                     *(
-                        {"allow": True, "type": "c", **one._asdict(), "access": "rwm"}
-                        for one in devices.values()
+                        {"allow": True, "type": "c", **entry._asdict(), "access": "rwm"}
+                        for entry in devices.values()
                     ),
                 ]
             },

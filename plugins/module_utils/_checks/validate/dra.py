@@ -71,43 +71,43 @@ def checks(
     there = dra.owners.allocation
     if there == DEVICE_PLUGIN and declared in ("", DEVICE_PLUGIN):
         return []
-    words = f"{VARIABLE} is {declared}, and the node has {there}"
+    cause = f"{VARIABLE} is {declared}, and the node has {there}"
     differs = bool(declared) and declared != there
-    first = judged(ALLOCATION, words if differs else "", "run gpu.node.gpu_nodes")
+    first = judged(ALLOCATION, cause if differs else "", "run gpu.node.gpu_nodes")
     if not dra.owners.dra:
         return [first, *(skipped(name, "the device plugin has all GPUs") for name in NAMES[1:])]
     if dra.driver.state != SERVING:
-        said = dra.driver.problem or dra.driver.state or "it does not run"
-        silent = judged(DRIVER, f"the DRA driver is not serving ({said})", LOG)
+        problem = dra.driver.problem or dra.driver.state or "it does not run"
+        silent = judged(DRIVER, f"the DRA driver is not serving ({problem})", LOG)
         late = (skipped(name, "the DRA driver does not serve") for name in NAMES[2:])
         return [first, silent, *late]
     why = because([dra.driver.registration_problem])
-    words = "" if dra.driver.registered else f"the kubelet does not know of the DRA driver{why}"
-    checked = (_late(DRIVER, words, kubelet), _slices(dra, gpus, kubelet))
+    cause = "" if dra.driver.registered else f"the kubelet does not know of the DRA driver{why}"
+    checked = (_late(DRIVER, cause, kubelet), _slices(dra, gpus, kubelet))
     return [first, *checked, _enforced(dra.driver)]
 
 
-def _late(name: str, words: str, kubelet: Kubelet) -> Check:
+def _late(name: str, cause: str, kubelet: Kubelet) -> Check:
     """Return a check of what a node gets with its cluster: before it joins, that is a warning."""
     step = f"join the node to its cluster; {LOG}"
-    return judged(name, words, step, fails=kubelet.there or kubelet.required)
+    return judged(name, cause, step, fails=kubelet.there or kubelet.required)
 
 
 def _slices(dra: DraFacts, gpus: t.Optional[t.Sequence[Gpu]], kubelet: Kubelet) -> Check:
     """Check that what is published is of the GPUs that are the driver's."""
     if dra.driver.unpublished:
-        words = f"what the cluster has of the node's GPUs is not as it should be{because([dra.driver.unpublished])}"
-        return _late(SLICES, words, kubelet)
+        cause = f"what the cluster has of the node's GPUs is not as it should be{because([dra.driver.unpublished])}"
+        return _late(SLICES, cause, kubelet)
     if gpus is None:
         return skipped(SLICES, "the driver does not answer")
     ours = frozenset(gpu.uuid for gpu in gpus if dra.owners.of(gpu) == DRA)
     wrong = sorted(ours ^ dra.driver.gpus)
-    words = f"what is published and what is given to DRA differ in {', '.join(wrong)}"
-    return judged(SLICES, words if wrong else "", f"systemctl restart {UNIT}")
+    cause = f"what is published and what is given to DRA differ in {', '.join(wrong)}"
+    return judged(SLICES, cause if wrong else "", f"systemctl restart {UNIT}")
 
 
 def _enforced(driver: DraReport) -> Check:
     """Check that shares can be limited as they are to be; without it they are not given at all."""
     faults = "; ".join(f"{uuid}: {why}" for uuid, why in sorted(driver.unenforced.items()))
-    words = f"{driver.enforcement} is not ready: {faults}" if faults else ""
-    return judged(ENFORCEMENT, words, "see docs/fractions/enforcement.md for what it needs")
+    cause = f"{driver.enforcement} is not ready: {faults}" if faults else ""
+    return judged(ENFORCEMENT, cause, "see docs/fractions/enforcement.md for what it needs")

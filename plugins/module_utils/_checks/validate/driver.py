@@ -101,7 +101,7 @@ def _kernels(driver: DriverFacts) -> Check:
         kernel: [int(n) for n in re.findall(r"\d+", kernel)]
         for kernel in driver.kernels or driver.bare
     }
-    newest = max(numbers, key=lambda one: numbers[one])
+    newest = max(numbers, key=lambda kernel: numbers[kernel])
     return judged(KERNELS, cause, step, fails=newest in driver.bare)
 
 

@@ -131,7 +131,7 @@ def quarantine(aside: SetAside) -> t.List[Check]:
 
 def _split(text: str) -> t.Tuple[str, str]:
     """Return a text that has a next step, and that."""
-    cause, _words, step = text.partition(". Next step: ")
+    cause, _separator, step = text.partition(". Next step: ")
     return cause, step
 
 

@@ -90,11 +90,11 @@ def checks(node: NodeState, options: ValidateOptions) -> t.List[Check]:
         "device_plugin": plugin.checks(report, migs, kubelet, tried.unreached, tried.client),
         "labels": [labels],
     }
-    for part, found in parts.items():
+    for part, checks_of_part in parts.items():
         if part not in (options.components or node.parts):
             absent = f"{part} is not among gpu_nodes_components"
             reason = absent if options.components else "not set up on this node"
-            parts[part] = [skipped(check.name, reason) for check in found]
+            parts[part] = [skipped(check.name, reason) for check in checks_of_part]
     uuids = [gpu.uuid for gpu in node.gpus.answering]
     return [
         *driver.checks(node.driver, options.driver_version, options.driver_source),

@@ -110,10 +110,12 @@ def _mps(report: PluginReport, client: t.Optional[Answer]) -> Check:
         return judged(
             MPS, cause, "see the log of gpu-mps.service, and docs/runbooks/mps-pods-hang.md"
         )
-    words = f"MPS is not ready{because([f'{device.device}: {device.problem}' for device in late])}"
+    message = (
+        f"MPS is not ready{because([f'{device.device}: {device.problem}' for device in late])}"
+    )
     waits = all(device.waits_for_clients for device in late)
     step = "wait for the clients to end" if waits else "see the log of gpu-mps.service"
-    return judged(MPS, words, step, fails=not waits)
+    return judged(MPS, message, step, fails=not waits)
 
 
 def _health(report: PluginReport) -> Check:

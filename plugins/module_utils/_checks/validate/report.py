@@ -40,13 +40,13 @@ def _node(result: t.Optional[Result]) -> t.Dict[str, t.Any]:
 
 def _read(result: Result) -> t.Dict[str, t.Any]:
     data = [*result["checks"], *(result.get("pods") or {}).get("checks", ())]
-    checks = [{key: str(one.get(key, "")) for key in FIELDS} for one in data]
+    checks = [{key: str(row.get(key, "")) for key in FIELDS} for row in data]
     seconds = float(result.get("seconds", 0.0))
-    if not math.isfinite(seconds) or any(one["state"] not in ORDER for one in checks):
+    if not math.isfinite(seconds) or any(row["state"] not in ORDER for row in checks):
         raise ValueError(NOT_UNDERSTOOD)
     ready = not any(check["state"] == FAILED for check in checks)
-    said = str(result.get("summary", ""))
-    return {"ready": ready, "summary": said, "seconds": seconds, "checks": checks}
+    summary = str(result.get("summary", ""))
+    return {"ready": ready, "summary": summary, "seconds": seconds, "checks": checks}
 
 
 def junit(results: t.Mapping[str, t.Optional[Result]]) -> str:
@@ -56,30 +56,30 @@ def junit(results: t.Mapping[str, t.Optional[Result]]) -> str:
         suite = ElementTree.SubElement(root, "testsuite", {"name": _clean(name)})
         state = FAILED if node["ready"] is False else SKIPPED
         absent = {"name": "validation", "state": state, "cause": node["summary"], "next_step": ""}
-        for one in node["checks"] or [absent]:
-            _case(suite, one)
+        for check in node["checks"] or [absent]:
+            _case(suite, check)
         suite.set("time", f"{node['seconds']:.2f}")
         _count(suite)
     _count(root)
     return '<?xml version="1.0" encoding="utf-8"?>\n' + ElementTree.tostring(root, "unicode") + "\n"
 
 
-def _case(suite: ElementTree.Element, one: t.Mapping[str, str]) -> None:
-    named = {"classname": SUITE, "name": _clean(one["name"])}
+def _case(suite: ElementTree.Element, check: t.Mapping[str, str]) -> None:
+    named = {"classname": SUITE, "name": _clean(check["name"])}
     case = ElementTree.SubElement(suite, "testcase", named)
-    step = f"\nNext step: {one['next_step']}" if one["next_step"] else ""
-    text = _clean(one["cause"] + step)
-    if one["state"] == FAILED:
-        ElementTree.SubElement(case, "failure", {"message": _clean(one["cause"])}).text = text
-    elif one["state"] == SKIPPED:
-        ElementTree.SubElement(case, "skipped", {"message": _clean(one["cause"])})
-    elif one["state"] == WARNING:
+    step = f"\nNext step: {check['next_step']}" if check["next_step"] else ""
+    text = _clean(check["cause"] + step)
+    if check["state"] == FAILED:
+        ElementTree.SubElement(case, "failure", {"message": _clean(check["cause"])}).text = text
+    elif check["state"] == SKIPPED:
+        ElementTree.SubElement(case, "skipped", {"message": _clean(check["cause"])})
+    elif check["state"] == WARNING:
         ElementTree.SubElement(case, "system-out").text = f"warning: {text}"
 
 
 def _count(element: ElementTree.Element) -> None:
     for key, tag in (("tests", "testcase"), ("failures", "failure"), ("skipped", "skipped")):
-        element.set(key, str(sum(1 for _one in element.iter(tag))))
+        element.set(key, str(sum(1 for _element in element.iter(tag))))
     element.set("errors", "0")
 
 

@@ -56,7 +56,7 @@ def services(units: t.Sequence[Unit]) -> Check:
     if not units:
         return skipped(SERVICES, "nothing of gpu.node is on this node")
     faults = list(filter(None, (unit.fault for unit in units)))
-    bad = " ".join(one.name for one in units if one.fault)
+    bad = " ".join(unit.name for unit in units if unit.fault)
     step = f"systemctl enable --now {bad}, or see journalctl -u"
     return judged(SERVICES, "; ".join(faults), step)
 

@@ -25,7 +25,7 @@ from ..._cluster.machine.client import KubernetesApi
 from ..._cluster.pods import Json
 from ..._cluster.rights import of_trial
 from ..._cluster.trust import unpinned
-from ..validate.check import FAILED, Check, of_state, skipped, told
+from ..validate.check import FAILED, Check, describe_checks, of_state, skipped
 
 GONE = "it is gone before it was looked at"
 TAKEN = "pods with claims have what there is of it"
@@ -70,8 +70,8 @@ class ValidatePodsCapability:
         except ApiError as error:
             raise unreached(self._api, error) from error
         try:
-            found = (*self._checks(offered, have, classes), *self._claimed(classes, pods))
-            return ValidatePodsState(found, offered)
+            checks = (*self._checks(offered, have, classes), *self._claimed(classes, pods))
+            return ValidatePodsState(checks, offered)
         except ApiError as error:
             raise interrupted(self._api, error) from error
 
@@ -90,8 +90,8 @@ class ValidatePodsCapability:
         check_rights(self._api, trial.claims_rights(self._namespace))
         query = {"fieldSelector": f"spec.nodeName={self._node}"}
         path = f"{trial.GROUP}/resourceslices"
-        found = self._api.ask("listing the node's slices", "GET", path, query=query)
-        return understood(trial.classes, found)
+        answer = self._api.ask("listing the node's slices", "GET", path, query=query)
+        return understood(trial.classes, answer)
 
     def _claimed(self, classes: t.Sequence[str], pods: t.Sequence[Json]) -> t.Iterator[Check]:
         """Try one class after the other: a GPU's whole, its MIG devices and its shares exclude each other."""
@@ -99,10 +99,10 @@ class ValidatePodsCapability:
             return
         taken = trial.has_claims(pods)
         query = {"labelSelector": f"{trial.LABEL}={trial.CREATOR}"}
-        found = self._api.ask(
+        answer = self._api.ask(
             "listing claims", "GET", trial.claims_folder(self._namespace), query=query
         )
-        for name, _uid in trial.left_over(found.get("items") or [], self._node):
+        for name, _uid in trial.left_over(answer.get("items") or [], self._node):
             self._remove_claim(name)  # of a run that was killed
         for name in classes:
             yield self._try_claim(name, taken=taken)
@@ -121,9 +121,9 @@ class ValidatePodsCapability:
 
     def _tried(self, name: str, pod: Json, *, taken: bool) -> Check:
         try:
-            (found,) = self._judged({name: pod})
-            last = self._look(pod) if taken and not found.holds else None
-            return skipped(found.name, TAKEN) if last and trial.unplaced(last) else found
+            (check,) = self._judged({name: pod})
+            last = self._look(pod) if taken and not check.holds else None
+            return skipped(check.name, TAKEN) if last and trial.unplaced(last) else check
         finally:
             with contextlib.suppress(ApiError):  # it ends by itself, and the next run removes it
                 self._remove(pod["metadata"]["name"], pod["metadata"]["uid"])
@@ -153,12 +153,12 @@ class ValidatePodsCapability:
     def _run(self, resources: t.Sequence[str]) -> t.List[Check]:
         """Make the pods, wait for them side by side, and remove them whatever comes."""
         made: t.Dict[str, Json] = {}
-        found = self._api.labelled_pods(self._namespace, trial.LABEL, trial.CREATOR)
-        for name, uid in trial.left_over(found, self._node):  # of a run that was killed
+        pods_left = self._api.labelled_pods(self._namespace, trial.LABEL, trial.CREATOR)
+        for name, uid in trial.left_over(pods_left, self._node):  # of a run that was killed
             self._remove(name, uid)
         try:
-            for one in resources:
-                made[one] = self._api.create_pod(self._namespace, self._manifest(one))
+            for resource in resources:
+                made[resource] = self._api.create_pod(self._namespace, self._manifest(resource))
             return self._judged(made)
         finally:
             for pod in made.values():  # each ends by itself, and the next run removes it
@@ -177,18 +177,20 @@ class ValidatePodsCapability:
     def _judged(self, made: t.Mapping[str, Json]) -> t.List[Check]:
         pauses = Pauses(time.monotonic() + self._params["timeout"])
         to_the_end = bool(self._params["command"])
-        found: t.Dict[str, Check] = {}
+        checks: t.Dict[str, Check] = {}
         while True:
-            for resource in [one for one in made if one not in found]:
+            for resource in [
+                resource_left for resource_left in made if resource_left not in checks
+            ]:
                 pod = self._look(made[resource])
                 if pod is None:
-                    found[resource] = self._failed(resource, GONE)
+                    checks[resource] = self._failed(resource, GONE)
                 elif trial.proven(pod, to_the_end=to_the_end):
-                    found[resource] = Check(_named(resource))
+                    checks[resource] = Check(_named(resource))
                 elif trial.failed(pod) or pauses.over:
-                    found[resource] = self._failed(resource, trial.why(pod))
-            if len(found) == len(made):
-                return [found[resource] for resource in made]
+                    checks[resource] = self._failed(resource, trial.why(pod))
+            if len(checks) == len(made):
+                return [checks[resource] for resource in made]
             pauses.wait()
 
     def _look(self, pod: Json) -> t.Optional[Json]:
@@ -204,21 +206,21 @@ class ValidatePodsCapability:
         """There is never anything to do; what does not hold is an error, unless that was not wanted."""
         failed = of_state(state.checks, FAILED)
         if self._params["fail"] and failed:
-            raise NodeError("; ".join(map(str, failed)), **_told(state))
-        said = unpinned(self._params["image"], "gpu_nodes_pod_image")
-        return Plan(warnings=(*self._api.warnings, *filter(None, [said])))
+            raise NodeError("; ".join(map(str, failed)), **_describe(state))
+        warning = unpinned(self._params["image"], "gpu_nodes_pod_image")
+        return Plan(warnings=(*self._api.warnings, *filter(None, [warning])))
 
     def apply(self, step: Step) -> None:
         """Nothing is ever planned."""
 
     def result(self, state: ValidatePodsState, plan: Plan) -> t.Dict[str, t.Any]:
         """Return the checks."""
-        return _told(state)
+        return _describe(state)
 
 
 def _named(resource: str) -> str:
     return f"pod with {resource}"
 
 
-def _told(state: ValidatePodsState) -> t.Dict[str, t.Any]:
-    return {**told(state.checks), "allocatable": state.offered}
+def _describe(state: ValidatePodsState) -> t.Dict[str, t.Any]:
+    return {**describe_checks(state.checks), "allocatable": state.offered}

@@ -80,22 +80,22 @@ class Packages:
             try:
                 self._install(manager, package)
             except NodeError as error:
-                error.cause = "; ".join(one for one in (error.cause, complaint) if one)
+                error.cause = "; ".join(text for text in (error.cause, complaint) if text)
                 raise
 
     def _install(self, manager: PackageManager, package: str) -> None:
         """Install a package; refuse where others' packages would go or lose their hold."""
         change = Change({package: None}, (), {}, frozenset())
-        found = manager.simulate(change)
-        stuck = held(found.changed, manager.packages())
-        if found.removed or stuck:
-            words = [f"remove {name}" for name in found.removed]
-            words += [f"change {name}, on hold" for name in stuck]
+        simulation = manager.simulate(change)
+        stuck = held(simulation.changed, manager.packages())
+        if simulation.removed or stuck:
+            parts = [f"remove {name}" for name in simulation.removed]
+            parts += [f"change {name}, on hold" for name in stuck]
             raise NodeError(
-                f"the installation of {package} would {', '.join(words)}; nothing was changed",
+                f"the installation of {package} would {', '.join(parts)}; nothing was changed",
                 hint=f"install {package} yourself, or name another Python in the option python",
             )
-        self._added.remember(packages=self._added.record.packages | set(found.new))
+        self._added.remember(packages=self._added.record.packages | set(simulation.new))
         manager.change(change)
 
     def check(self) -> None:

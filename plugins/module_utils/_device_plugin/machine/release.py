@@ -98,11 +98,11 @@ def beside(host: Host, prefix: str) -> t.Tuple[str, ...]:
 
 def clear(host: Host, prefix: str) -> None:
     """Remove what the collection has made in the prefix, the prefix if nothing is left, and the command."""
-    others = beside(host, prefix)
+    releases = beside(host, prefix)
     for name in host.listdir(prefix):
-        if name not in others:
+        if name not in releases:
             host.remove(f"{prefix}/{name}")
-    if not others:
+    if not releases:
         host.remove(prefix)
     if PROGRAM.startswith(f"{prefix}/") and host.readlink(COMMAND) == PROGRAM:
         host.remove(COMMAND)
@@ -169,8 +169,8 @@ def _installed(host: Host, argv: t.Sequence[str], env: t.Mapping[str, str]) -> N
 
 def masked(text: str, url: str) -> str:
     """Return a text without the password that an address has; a user without a password is a token."""
-    user, found, password = _userinfo(url).partition(":")
-    secret = password if found else user
+    user, separator, password = _userinfo(url).partition(":")
+    secret = password if separator else user
     for word in sorted({_userinfo(url), secret, unquote(secret)}, key=len, reverse=True):
         if word:
             text = text.replace(word, MASK)
@@ -208,10 +208,10 @@ def damage(host: Host, release: str) -> str:
         made = json_data.loads(host.read(f"{release}/{COMPLETE}") or "")
     except ValueError:
         return "it was not finished"
-    found = _measured(host, release)
-    if not isinstance(made, dict) or made.get("python") != found["python"]:
-        return f"it was made for another Python than {found['python'] or 'there is'}"
-    if made == found:
+    measured = _measured(host, release)
+    if not isinstance(made, dict) or made.get("python") != measured["python"]:
+        return f"it was made for another Python than {measured['python'] or 'there is'}"
+    if made == measured:
         return ""
     opened = sorted(path for path, size in _sizes(host, release).items() if size.is_open)
     if opened:
@@ -258,7 +258,9 @@ def _sizes(host: Host, release: str) -> t.Dict[str, Measured]:
 
 def _measured(host: Host, release: str) -> t.Dict[str, str]:
     sizes = sorted(_sizes(host, release).items())
-    lines = "".join(f"{path}\0{one.size} {one.at}{' open' * one.is_open}\n" for path, one in sizes)
+    lines = "".join(
+        f"{path}\0{size.size} {size.at}{' open' * size.is_open}\n" for path, size in sizes
+    )
     lines += host.read(f"{release}/{SETTINGS}") or ""
     digest = hashlib.sha256(lines.encode("utf-8", "surrogateescape")).hexdigest()
     return {"python": host.leads_to(f"{release}/{INTERPRETER}"), "files": digest}

@@ -57,7 +57,7 @@ def parse(text: t.Optional[str]) -> t.Optional[Kept]:
         record = Kept(**json_data.loads(text or ""))
     except (ValueError, TypeError):
         return None
-    texts = all(isinstance(one, str) for one in dataclasses.astuple(record))
+    texts = all(isinstance(value, str) for value in dataclasses.astuple(record))
     return record if texts and record.release and record.config and record.unit else None
 
 
@@ -78,8 +78,8 @@ class Rollback:
         self._host, self._prefix = host, prefix
         self._config, self._unit = desired.config_file, f"{UNITS}/{UNIT}"
         config, units = desired.configs[desired.config_file], desired.units
-        others = (mps.UNIT, DRA_UNIT) if desired.owners.dra else (mps.UNIT,)
-        texts = (units.get(one, "") for one in (UNIT, *others))
+        further_units = (mps.UNIT, DRA_UNIT) if desired.owners.dra else (mps.UNIT,)
+        texts = (units.get(unit, "") for unit in (UNIT, *further_units))
         self._desired = Kept(desired.digest, config, *texts)
         self._path = f"{prefix}/rollback.json"
         self._served = False

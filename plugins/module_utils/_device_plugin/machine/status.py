@@ -28,7 +28,7 @@ def ask(host: Host) -> Completed:
     return host.run(command(host), check=False, timeout=PATIENCE)
 
 
-def told(host: Host, service: t.Mapping[str, str]) -> t.Dict[str, t.Any]:
+def read_status(host: Host, service: t.Mapping[str, str]) -> t.Dict[str, t.Any]:
     """Return what the daemon's status file has, by the properties of its unit: nothing of another process."""
     status = table_in(host.read(STATUS))
     return status if str(status.get("pid")) == service.get("MainPID") else {}

@@ -337,13 +337,13 @@ PEERMEM: t.Dict[str, Option] = {
     "persistent_api_support": Option(FLAG, "1", "0 for drivers of NICs that lack it", "560-"),
 }
 TABLE: t.Dict[str, Option] = {
-    **{f"nvidia.NVreg_{name}": one for name, one in NVIDIA.items()},
+    **{f"nvidia.NVreg_{name}": option for name, option in NVIDIA.items()},
     "nvidia.NvSwitchBlacklist": Option(ANY, "", "UUIDs of NVSwitches to leave alone"),
     "nvidia.NvSwitchRegDwords": Option(
         ANY, "", "settings by which NVIDIA's support asks for others"
     ),
-    **{f"nvidia_uvm.uvm_{name}": one for name, one in UVM.items()},
-    **{f"nvidia_modeset.{name}": one for name, one in MODESET.items()},
-    **{f"nvidia_drm.{name}": one for name, one in DRM.items()},
-    **{f"nvidia_peermem.{name}": one for name, one in PEERMEM.items()},
+    **{f"nvidia_uvm.uvm_{name}": option for name, option in UVM.items()},
+    **{f"nvidia_modeset.{name}": option for name, option in MODESET.items()},
+    **{f"nvidia_drm.{name}": option for name, option in DRM.items()},
+    **{f"nvidia_peermem.{name}": option for name, option in PEERMEM.items()},
 }

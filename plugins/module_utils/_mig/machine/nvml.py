@@ -295,7 +295,9 @@ class Back(t.NamedTuple):
     def targets(self, states: t.Sequence[GpuState]) -> t.Dict[str, Target]:
         """Return what each GPU becomes that was changed, and that nobody else has changed since."""
         ours = [
-            state for state in states if state.gpu.uuid in self.record and not self._others(state)
+            state
+            for state in states
+            if state.gpu.uuid in self.record and not self._foreign_instances(state)
         ]
         return {state.gpu.uuid: self.target(state, ()) for state in ours}
 
@@ -304,7 +306,7 @@ class Back(t.NamedTuple):
         before = self.record[state.gpu.uuid]
         return before.enabled, before.places
 
-    def _others(self, state: GpuState) -> t.List[str]:
+    def _foreign_instances(self, state: GpuState) -> t.List[str]:
         before = self.record[state.gpu.uuid]
         known = {(place.profile, place.start) for place in before.places} | before.made
         foreign = [
@@ -323,10 +325,10 @@ class Back(t.NamedTuple):
                 result.append(
                     f"mig: {uuid}, whose layout was changed, is not on this node any more"
                 )
-            elif self._others(there[uuid]):
+            elif self._foreign_instances(there[uuid]):
                 result.append(
                     f"mig: GPU {there[uuid].gpu.index} ({uuid}) is left as it is:"
-                    f" {', '.join(self._others(there[uuid]))} is not of a layout that gpu.node.mig has made"
+                    f" {', '.join(self._foreign_instances(there[uuid]))} is not of a layout that gpu.node.mig has made"
                 )
         return result
 

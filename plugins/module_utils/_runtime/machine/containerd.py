@@ -38,9 +38,9 @@ class Containerd(Runtime):
         super().__init__(host)
         self._configs: t.Dict[str, Config] = {}  # of the files that it reads, by their paths
 
-    def view(self, path: str, wanted: RuntimeOptions) -> RuntimeView:
+    def view(self, path: str, options: RuntimeOptions) -> RuntimeView:
         version = self._version()
-        cdi = has_cdi(self.kind, version, wanted)
+        cdi = has_cdi(self.kind, version, options)
         text = self._host.read(path)
         config = self.parse(text or "", path)
         dump = self._dump(path, version)
@@ -48,7 +48,7 @@ class Containerd(Runtime):
         loaded = tuple(containerd.in_order(path, self._configs)) if text is not None else ()
         extra = self._drop_in(config, version)
         fresh = f"version = {containerd.format_version(config, version)}\n"
-        if not wanted.mode:
+        if not options.mode:
             return RuntimeView(version, extra or path, fresh, effective=dump, loaded=loaded)
         if containerd.disables_cri(dump):
             raise Unfit(
@@ -60,15 +60,15 @@ class Containerd(Runtime):
         file = extra or self._counting(path, version, loaded)
         named = lookup(self._configs.get(file, config), prefix)
         default = lookup(config, (*prefix, *self.kind.keys.default))
-        wanted = wanted._replace(instead=wanted.instead or str(default or ""))
+        options = options._replace(instead=options.instead or str(default or ""))
         view = RuntimeView(
             version,
             file,
             fresh,
             prefix,
-            containerd.lasting(effective, named, wanted, version),
-            tuple(containerd.settings(effective, wanted, cdi)),
-            (*self.about_program(effective, wanted),),
+            containerd.lasting(effective, named, options, version),
+            tuple(containerd.settings(effective, options, cdi)),
+            (*self.about_program(effective, options),),
             loaded,
         )
         if view.changes() and not extra:
@@ -84,36 +84,36 @@ class Containerd(Runtime):
 
     def _read_all(self, path: str, config: Config) -> t.Dict[str, Config]:
         """Return what is in each file that containerd reads, by its path."""
-        found, pending = {path: config}, [path]
+        configs, pending = {path: config}, [path]
         while pending:
             name = pending.pop()
-            for pattern in containerd.patterns(found[name], name):
-                for one in self._glob(pattern):
-                    if one not in found:
-                        found[one] = {}
+            for pattern in containerd.patterns(configs[name], name):
+                for file in self._glob(pattern):
+                    if file not in configs:
+                        configs[file] = {}
                         with contextlib.suppress(NodeError):  # containerd has read it, which counts
-                            found[one] = self.parse(self._host.read(one) or "", one)
-                        pending.append(one)
-        return found
+                            configs[file] = self.parse(self._host.read(file) or "", file)
+                        pending.append(file)
+        return configs
 
     def _glob(self, pattern: str) -> t.List[str]:
-        found = [""]
+        paths = [""]
         for part in pattern.split("/")[1:]:
-            if "*" in pattern and any(one in part for one in "*?["):
-                places = [(one, self._host.listdir(one or "/")) for one in found]
-                found = [
+            if "*" in pattern and any(path in part for path in "*?["):
+                places = [(path, self._host.listdir(path or "/")) for path in paths]
+                paths = [
                     f"{at}/{name}" for at, names in places for name in fnmatch.filter(names, part)
                 ]
             else:
-                found = [f"{folder}/{part}" for folder in found]
-        return [one for one in found if self._host.exists(one)]
+                paths = [f"{folder}/{part}" for folder in paths]
+        return [path for path in paths if self._host.exists(path)]
 
     def _counting(self, path: str, version: Version, loaded: t.Sequence[str]) -> str:
         """Return the file whose section is in effect: before files are merged, the last one that has one."""
         if version >= containerd.MERGES:
             return path
         section = containerd.section(self._configs[path], version)
-        having = [one for one in loaded if lookup(self._configs[one], section) is not None]
+        having = [file for file in loaded if lookup(self._configs[file], section) is not None]
         return having[-1] if having else path
 
     def _check_owner(self, path: str, view: RuntimeView) -> None:
@@ -140,17 +140,19 @@ class Containerd(Runtime):
         main = texts[path] if path in texts else self._host.read(path)
         if main is None:
             return self._section(self._dump(f"{folder}/none", view.version), view.version)
-        others = {one: text for one, text in texts.items() if one != path}
-        there = {*view.loaded, *(one for one, text in others.items() if text is not None)}
-        gone = {one for one, text in others.items() if text is None}
-        tried = {one: f"{folder}/{at}-{posixpath.basename(one)}" for at, one in enumerate(others)}
+        other_texts = {file: text for file, text in texts.items() if file != path}
+        there = {*view.loaded, *(file for file, text in other_texts.items() if text is not None)}
+        gone = {file for file, text in other_texts.items() if text is None}
+        tried = {
+            file: f"{folder}/{at}-{posixpath.basename(file)}" for at, file in enumerate(other_texts)
+        }
         config = self.parse(main, path)
-        found = [one for one in containerd.imported(config, path, there) if one not in gone]
-        if found:
-            listed = [tried.get(one, one) for one in found]
+        imports = [file for file in containerd.imported(config, path, there) if file not in gone]
+        if imports:
+            listed = [tried.get(file, file) for file in imports]
             main = self.edit(main, [(("imports",), listed)])
         files = {f"{folder}/config.toml": main}
-        files.update({tried[one]: text for one, text in others.items() if text is not None})
+        files.update({tried[file]: text for file, text in other_texts.items() if text is not None})
         tried[path] = f"{folder}/config.toml"
         with self._trial(folder, files, tried):
             dump = self._dump(f"{folder}/config.toml", view.version)
@@ -176,23 +178,23 @@ class Containerd(Runtime):
                 "end them, then run again",
             )
 
-    def _ask(self, *words: str) -> str:
-        argv = [PYTHON, "-c", inspect.getsource(cri_status), self.socket(), *words]
+    def _ask(self, *args: str) -> str:
+        argv = [PYTHON, "-c", inspect.getsource(cri_status), self.socket(), *args]
         return self._host.run(argv, check=False, timeout=CRI_SECONDS).out
 
     def setting_file(self, view: RuntimeView, lacking: t.Sequence[Change]) -> str:
-        for one in reversed(view.loaded):
-            config = self._configs[one]
-            if one != view.file and any(
+        for file in reversed(view.loaded):
+            config = self._configs[file]
+            if file != view.file and any(
                 lookup(config, ("plugins", section, *path)) is not None
                 for section in containerd.CRI_SECTION.values()
                 for path, _value in lacking
             ):
-                return one
+                return file
         return ""
 
-    def left_out(self, others: t.Container[str]) -> bool:
-        if "docker" not in others:
+    def left_out(self, names: t.Container[str]) -> bool:
+        if "docker" not in names:
             return False
         try:
             return containerd.disables_cri(self._dump(self.path(), self._version()))
@@ -205,13 +207,13 @@ class K3s(Containerd):
 
     kind = containerd.K3S
 
-    def view(self, path: str, wanted: RuntimeOptions) -> RuntimeView:
+    def view(self, path: str, options: RuntimeOptions) -> RuntimeView:
         if self._host.read(path) is None:
-            what = f"{self.kind.config_path} is not there yet"
+            message = f"{self.kind.config_path} is not there yet"
             hint = f"start {' or '.join(self.kind.units)}, then run again"
-            raise NodeError(what, cause=f"{self.kind.name} writes it when it starts", hint=hint)
+            raise NodeError(message, cause=f"{self.kind.name} writes it when it starts", hint=hint)
         self.commands()
-        return super().view(path, wanted)
+        return super().view(path, options)
 
     def commands(self) -> StartCommands:
         if not self._commands:
@@ -237,7 +239,7 @@ class K3s(Containerd):
             f"restart {name}",
         )
 
-    def left_out(self, others: t.Container[str]) -> bool:
+    def left_out(self, names: t.Container[str]) -> bool:
         return False
 
 
@@ -262,11 +264,13 @@ class K0s(K3s):
         """Allow edits of a file that the user has taken over from k0s."""
 
     def _read_all(self, path: str, config: Config) -> t.Dict[str, Config]:
-        found, name = super()._read_all(path, config), containerd.K0S_DROP_IN
+        configs, name = super()._read_all(path, config), containerd.K0S_DROP_IN
         if self._is_managed():
             own = self.parse(self._host.read(name) or "", name)
-            found[name] = apply(found.get(containerd.K0S_MERGED, {}), containerd.leaves(own), ())
-        return found
+            configs[name] = apply(
+                configs.get(containerd.K0S_MERGED, {}), containerd.leaves(own), ()
+            )
+        return configs
 
     def _dump(self, path: str, version: Version) -> Config:
         """Return what containerd makes of its files, with our settings as k0s will merge them at its next start."""
@@ -302,5 +306,5 @@ class MicroK8s(Containerd):
     def path(self) -> str:
         return self.kind.config_path
 
-    def left_out(self, others: t.Container[str]) -> bool:
+    def left_out(self, names: t.Container[str]) -> bool:
         return False

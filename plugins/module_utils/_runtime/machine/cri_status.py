@@ -47,19 +47,19 @@ def fields(data: bytes) -> t.Iterator[t.Tuple[int, bytes]]:
 def configuration(answer: bytes) -> str:
     """Return the entry "config" of an answer's map, empty where there is none."""
     entries = (dict(fields(value)) for number, value in fields(answer) if number == 2)
-    found = {entry.get(1): entry.get(2, b"") for entry in entries}
-    return found.get(b"config", b"").decode()
+    values = {entry.get(1): entry.get(2, b"") for entry in entries}
+    return values.get(b"config", b"").decode()
 
 
 def pods(answer: bytes) -> str:
     """Return the pods of an answer, each as its namespace with its name, and its handler, as JSON."""
     items = (dict(fields(value)) for number, value in fields(answer) if number == 1)
-    found = []
+    uids = []
     for item in items:
         metadata = dict(fields(item.get(2, b"")))
         namespace, name = (metadata.get(number, b"").decode() for number in (3, 1))
-        found.append((f"{namespace}/{name}", item.get(7, b"").decode()))
-    return json.dumps(found)
+        uids.append((f"{namespace}/{name}", item.get(7, b"").decode()))
+    return json.dumps(uids)
 
 
 def main() -> None:

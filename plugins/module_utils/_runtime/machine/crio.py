@@ -63,27 +63,27 @@ class Crio(Runtime):
             raise InputError.of("config_path", config_path, expected)
         return config_path
 
-    def view(self, path: str, wanted: RuntimeOptions) -> RuntimeView:
+    def view(self, path: str, options: RuntimeOptions) -> RuntimeView:
         version = self._version()
-        has_cdi(self.kind, version, wanted)
+        has_cdi(self.kind, version, options)
         own = lookup(self.parse(self._host.read(path) or "", path), self.kind.keys.prefix) or {}
         shown = self._shown([*self.commands().running.args])
         needed: t.Tuple[Change, ...] = ()
-        if wanted.mode:
+        if options.mode:
             # What would be the default runtime, and what it would have, without us.
-            base = self._tried({path: None}) if own and wanted.mode != CDI else shown
+            base = self._tried({path: None}) if own and options.mode != CDI else shown
             needed = tuple(
-                self.kind.keys.settings(shown, wanted, True, self._handler(base, wanted))
+                self.kind.keys.settings(shown, options, True, self._handler(base, options))
             )
         return RuntimeView(
             version,
             path,
             prefix=self.kind.keys.prefix,
-            effective=known(shown, own, wanted, needed),
+            effective=known(shown, own, options, needed),
             settings=needed,
             warnings=(
-                *self.about_program(shown, wanted),
-                *self._about(wanted),
+                *self.about_program(shown, options),
+                *self._about(options),
             ),
             loaded=tuple(self._files(posixpath.dirname(self.path()))),
         )
@@ -92,8 +92,8 @@ class Crio(Runtime):
         return (self._main(), *view.loaded)
 
     def running(self, path: str) -> t.Optional[t.Mapping[str, t.Any]]:
-        found = lookup(self._status(), self.kind.keys.prefix)
-        return found if isinstance(found, dict) else None
+        section_running = lookup(self._status(), self.kind.keys.prefix)
+        return section_running if isinstance(section_running, dict) else None
 
     def _status(self) -> Section:
         """Return what the daemon says of its configuration, empty if it does not answer."""
@@ -120,15 +120,15 @@ class Crio(Runtime):
         images = (lookup(config, PAUSE_IMAGE) for config in configs)
         return str(next(filter(None, images), ""))
 
-    def _about(self, wanted: RuntimeOptions) -> t.Tuple[str, ...]:
+    def _about(self, options: RuntimeOptions) -> t.Tuple[str, ...]:
         """Warn where NVIDIA's runtime would find no runtime of its own: upstream's packages have them outside PATH."""
-        if wanted.mode in ("", CDI):
+        if options.mode in ("", CDI):
             return ()
         names = self._low_levels()
         if any(self._host.which(name) for name in names):
             return ()
         return (
-            f"{wanted.runtime_path} looks for {' or '.join(names)}, and the node has none of them in "
+            f"{options.runtime_path} looks for {' or '.join(names)}, and the node has none of them in "
             f"PATH. Next step: name CRI-O's own in 'runtimes' of [nvidia-container-runtime] in {TOOLKIT_CONFIG}",
         )
 
@@ -136,9 +136,13 @@ class Crio(Runtime):
         """Return the runtimes of which NVIDIA's calls the first that is there."""
         text = self._host.read(TOOLKIT_CONFIG) or ""
         at = ("nvidia-container-runtime", "runtimes")
-        found = lookup(toml.parse(text, TOOLKIT_CONFIG), at)
-        told = [one for one in found if isinstance(one, str)] if isinstance(found, list) else []
-        return told or LOW_LEVEL
+        value = lookup(toml.parse(text, TOOLKIT_CONFIG), at)
+        programs = (
+            [program for program in value if isinstance(program, str)]
+            if isinstance(value, list)
+            else []
+        )
+        return programs or LOW_LEVEL
 
     def _shown(self, args: t.Sequence[str], texts: t.Optional[Texts] = None) -> t.Dict[str, t.Any]:
         """Return the section in effect; ``texts`` are what files would have that CRI-O is shown elsewhere.
@@ -146,16 +150,16 @@ class Crio(Runtime):
         ``crio config`` leaves out keys that its template does not know, so the entries of runtimes are the files'.
         """
         variables = self.commands().running.environment
-        done = self._host.run([self.kind.program, *args, "config"], check=False, env=variables)
-        if done.rc != 0:
+        completed = self._host.run([self.kind.program, *args, "config"], check=False, env=variables)
+        if completed.rc != 0:
             raise NodeError(
                 "CRI-O can't read its configuration",
-                cause=decisive(done.err),
+                cause=decisive(completed.err),
                 hint="fix the file that it names; nothing was changed",
             )
-        found = section(toml.parse(done.out, "crio config"))
-        runtimes = {**(found.get("runtimes") or {}), **self._entries(texts or {})}
-        return {**found, "runtimes": runtimes} if runtimes else found
+        section_shown = section(toml.parse(completed.out, "crio config"))
+        runtimes = {**(section_shown.get("runtimes") or {}), **self._entries(texts or {})}
+        return {**section_shown, "runtimes": runtimes} if runtimes else section_shown
 
     def _entries(self, texts: Texts) -> t.Dict[str, Section]:
         """Return the entries of runtimes as the files have them, of which a later one replaces a whole entry."""
@@ -174,11 +178,11 @@ class Crio(Runtime):
             text = texts[path] if path in texts else self._host.read(path)
             yield toml.parse(text or "", path)
 
-    def _handler(self, base: Section, wanted: RuntimeOptions) -> t.Iterator[Change]:
+    def _handler(self, base: Section, options: RuntimeOptions) -> t.Iterator[Change]:
         """Yield what the handler's entry must have, which is like another one but for its program."""
-        entry = like(base, wanted.handler)[1] or self._built_in(base, wanted.handler)[1]
-        at = ("runtimes", wanted.handler)
-        yield (*at, CRIO.keys.handler), wanted.runtime_path
+        entry = like(base, options.handler)[1] or self._built_in(base, options.handler)[1]
+        at = ("runtimes", options.handler)
+        yield (*at, CRIO.keys.handler), options.runtime_path
         yield from (((*at, key), value) for key, value in entry.items() if value and key not in OWN)
 
     def _built_in(self, shown: Section, handler: str) -> t.Tuple[str, Section]:
@@ -233,20 +237,26 @@ class Crio(Runtime):
         return shown
 
     def setting_file(self, view: RuntimeView, lacking: t.Sequence[Change]) -> str:
-        for one in reversed(view.loaded):
-            config = toml.parse(self._host.read(one) or "", one)
+        for file in reversed(view.loaded):
+            config = toml.parse(self._host.read(file) or "", file)
             paths = [(*self.kind.keys.prefix, *path) for path, _value in lacking]
             # An entry is replaced as a whole.
             keys = [path[:-1] if path[2] == "runtimes" else path for path in paths]
-            if one != view.file and any(lookup(config, key) is not None for key in keys):
-                return one
+            if file != view.file and any(lookup(config, key) is not None for key in keys):
+                return file
         return ""
 
     def check_running(self, view: RuntimeView, after: Section) -> None:
         before = view.effective
-        was, becomes = (like(one, "")[0] or self._built_in(one, "")[0] for one in (before, after))
-        there, stays = (one.get("runtimes") or {} for one in (before, after))
-        kinds = [self._low_level(name, one) for name, one in ((was, there), (becomes, stays))]
+        was, becomes = (
+            like(section_of, "")[0] or self._built_in(section_of, "")[0]
+            for section_of in (before, after)
+        )
+        there, stays = (section_of.get("runtimes") or {} for section_of in (before, after))
+        kinds = [
+            self._low_level(name, section_of)
+            for name, section_of in ((was, there), (becomes, stays))
+        ]
         if kinds[0] != kinds[1]:
             names = self._started_by(_program(was, there))
             cause = (
@@ -281,10 +291,10 @@ class Crio(Runtime):
         spaces = {pid: self._host.readlink(f"/proc/{pid}/ns/pid") for pid in every}
         pids = (pid for pid, space in spaces.items() if own in (space, None))
         commands = (self._host.read(f"/proc/{pid}/cmdline") or "" for pid in pids)
-        told = {command: option(command.split("\0"), ("-r", "--runtime")) for command in commands}
+        paths = {command: option(command.split("\0"), ("-r", "--runtime")) for command in commands}
         named = [
-            one
-            for one, path in told.items()
+            command
+            for command, path in paths.items()
             if program in (path, posixpath.basename(path)) and path
         ]
         return tuple(sorted(filter(None, map(watched, named))))
@@ -295,12 +305,12 @@ class Crio(Runtime):
         if not is_oci(entry) or self._host.which(monitor) is not None:
             return
         base, _entry = like(shown, name)
-        what = f"cri-o would not start with the handler {name}"
+        message = f"cri-o would not start with the handler {name}"
         if monitor != MONITOR:
             cause = f"its monitor {monitor} is not there"
-            raise NodeError(what, cause=cause, hint=f"install {monitor}")
+            raise NodeError(message, cause=cause, hint=f"install {monitor}")
         raise NodeError(
-            what,
+            message,
             cause=f"PATH has no {monitor}, and the runtime {base or 'that is the default'} has no monitor_path",
             hint=f"set monitor_path in [crio.runtime.runtimes.{base or 'crun'}] to where conmon is",
         )
@@ -335,9 +345,9 @@ def section(config: t.Mapping[str, t.Any]) -> t.Dict[str, t.Any]:
 def like(shown: Section, handler: str) -> t.Tuple[str, Section]:
     """Return name and entry of the runtime that a handler is like: the default one, if it is no virtual machine."""
     for name in (shown.get("default_runtime"), *DEFAULT_RUNTIMES):
-        found = lookup(shown, ("runtimes", str(name)))
-        if name != handler and isinstance(found, t.Mapping) and is_oci(found):
-            return str(name), found
+        entry = lookup(shown, ("runtimes", str(name)))
+        if name != handler and isinstance(entry, t.Mapping) and is_oci(entry):
+            return str(name), entry
     return "", {}
 
 
@@ -347,12 +357,12 @@ def is_oci(entry: Section) -> bool:
 
 
 def known(
-    shown: Section, own: Section, wanted: RuntimeOptions, needed: t.Sequence[Change]
+    shown: Section, own: Section, options: RuntimeOptions, needed: t.Sequence[Change]
 ) -> Section:
     """Return the section in effect, with the handler only as our file has it where that has to be written."""
-    at = ("runtimes", wanted.handler)
+    at = ("runtimes", options.handler)
     here = [(path, value) for path, value in needed if path[:2] == at]
-    if wanted.mode in ("", CDI) or all(lookup(shown, path) == value for path, value in here):
+    if options.mode in ("", CDI) or all(lookup(shown, path) == value for path, value in here):
         return shown
-    runtimes = {**(shown.get("runtimes") or {}), wanted.handler: lookup(own, at) or {}}
+    runtimes = {**(shown.get("runtimes") or {}), options.handler: lookup(own, at) or {}}
     return {**shown, "runtimes": runtimes}

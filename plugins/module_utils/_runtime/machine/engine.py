@@ -110,7 +110,7 @@ class Runtime:
             error.hint += f", or change {self.commands().origin(self._host, flag, self.unit)}"
         raise error
 
-    def refuse_flags(self, changes: t.Iterable[Change], path: str, wanted: RuntimeOptions) -> None:
+    def refuse_flags(self, changes: t.Iterable[Change], path: str, options: RuntimeOptions) -> None:
         """Refuse to set a key that a flag sets: some programs do not start then, others take the flag's value."""
         kind, start = self.kind, len(self.kind.keys.prefix)
         keys = [key[start:] for key, _value in changes]
@@ -126,9 +126,9 @@ class Runtime:
                     f"a value that needs no {'.'.join(flag.key)} in {path}: {self.unit} starts {kind.program} "
                     f"with {text}, set in {origin}, and the file can't set it too"
                 )
-                error = InputError.of("mode", wanted.mode, expected)
+                error = InputError.of("mode", options.mode, expected)
                 if flag.key == kind.keys.spec_dirs:
-                    error = InputError.of("spec_dirs", list(wanted.spec_dirs), expected)
+                    error = InputError.of("spec_dirs", list(options.spec_dirs), expected)
                 again = f"restart {self.unit}, then run again; nothing was changed"
                 error.hint = f"remove {text} from {origin}, {again}"
                 raise error
@@ -158,26 +158,26 @@ class Runtime:
         """
         return None
 
-    def view(self, path: str, wanted: RuntimeOptions) -> RuntimeView:
+    def view(self, path: str, options: RuntimeOptions) -> RuntimeView:
         """Read version and configuration, and compute what it must have."""
         kind, version = self.kind, self._version()
-        cdi = has_cdi(kind, version, wanted)
+        cdi = has_cdi(kind, version, options)
         effective = self._effective(path, version)
         return RuntimeView(
             version,
             path,
             prefix=kind.keys.prefix,
             effective=effective,
-            settings=tuple(kind.keys.settings(effective, wanted, cdi)) if wanted.mode else (),
-            warnings=self.about_program(effective, wanted),
+            settings=tuple(kind.keys.settings(effective, options, cdi)) if options.mode else (),
+            warnings=self.about_program(effective, options),
         )
 
     def about_program(
-        self, effective: t.Mapping[str, t.Any], wanted: RuntimeOptions
+        self, effective: t.Mapping[str, t.Any], options: RuntimeOptions
     ) -> t.Tuple[str, ...]:
         """Say that the program of the default runtime is gone, nothing if it is there."""
         name, program = self.default_program(effective)
-        return about_program(self.kind, name, program, self._is_there, wanted)
+        return about_program(self.kind, name, program, self._is_there, options)
 
     def default_program(self, effective: t.Mapping[str, t.Any]) -> t.Tuple[str, str]:
         """Return the default runtime and the program that is set for it, empty where none is."""
@@ -213,9 +213,9 @@ class Runtime:
             return f"{words}. Next step: systemctl enable {self.unit}"
         return ""
 
-    def check(self, wanted: RuntimeOptions) -> None:
+    def check(self, options: RuntimeOptions) -> None:
         """Refuse a version that can't do what is wanted, without a look at any file. NodeError."""
-        has_cdi(self.kind, self._version(), wanted)
+        has_cdi(self.kind, self._version(), options)
 
     def _effective(self, path: str, version: Version) -> t.Mapping[str, t.Any]:
         raise NotImplementedError
@@ -233,12 +233,12 @@ class Runtime:
         state = properties(self._host, self.unit, "ActiveState", "KillMode", "ControlGroup")
         if state.get("ActiveState") != "active" or state.get("KillMode", "") in SPARING:
             return ()
-        found: t.List[t.Optional[str]] = []
+        containers_ended: t.List[t.Optional[str]] = []
         for root in CGROUPS:
             procs = self._host.read(f"{root}{state.get('ControlGroup')}/cgroup.procs") or ""
-            lines = (self._host.read(f"/proc/{one}/cmdline") or "" for one in procs.split())
-            found += map(watched, lines)
-        return tuple(sorted({one for one in found if one}))
+            lines = (self._host.read(f"/proc/{pid}/cmdline") or "" for pid in procs.split())
+            containers_ended += map(watched, lines)
+        return tuple(sorted({pid for pid in containers_ended if pid}))
 
     def left_out(self, others: t.Container[str]) -> bool:
         """Return whether nothing on this node uses it, given the other runtimes that are there."""
@@ -308,17 +308,17 @@ def docker_names(info: t.Any, containers: t.Any) -> t.Tuple[str, ...]:
 
 def watched(command: str) -> t.Optional[str]:
     """Return the container that a process watches, given its command line with its words apart by NUL."""
-    words = command.split("\0")
-    if not words[0].rpartition("/")[2].startswith(WATCHERS):
+    argv = command.split("\0")
+    if not argv[0].rpartition("/")[2].startswith(WATCHERS):
         return None
-    found = option(words, ("-id", "--id", "-c", "--cid"))
-    return found[:SHORT] if found else words[0]
+    value = option(argv, ("-id", "--id", "-c", "--cid"))
+    return value[:SHORT] if value else argv[0]
 
 
-def option(words: t.Sequence[str], names: t.Sequence[str]) -> str:
+def option(argv: t.Sequence[str], names: t.Sequence[str]) -> str:
     """Return the word after an option of a command line, empty if it is not there."""
-    there = [name for name in names if name in words[:-1]]
-    return words[words.index(there[0]) + 1] if there else ""
+    there = [name for name in names if name in argv[:-1]]
+    return argv[argv.index(there[0]) + 1] if there else ""
 
 
 def would_lose(message: str, cause: str, step: str) -> NodeError:

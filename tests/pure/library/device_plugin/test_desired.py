@@ -15,8 +15,8 @@ from ansible_collections.gpu.node.plugins.module_utils._device_plugin.state impo
     DesiredPlugin,
     check_configs,
     env_variables,
+    parse_desired,
     settings,
-    wanted,
 )
 from hypothesis import given
 from hypothesis import strategies as st
@@ -31,7 +31,7 @@ def make(state: str, labels: dict[str, Any] | None, **configs: Any) -> DesiredPl
         "allocation": "device_plugin",
         "dra": {"devices": [], "kubeconfig": "", "node_name": ""},
     }
-    return wanted({**params, **python, **allocation, "units": {}, "digest": "d"})
+    return parse_desired({**params, **python, **allocation, "units": {}, "digest": "d"})
 
 
 @pytest.mark.parametrize("state", ["stopped", "absent", "installed"])

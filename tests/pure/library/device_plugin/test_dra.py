@@ -22,7 +22,7 @@ from ansible_collections.gpu.node.plugins.module_utils._device_plugin.state impo
     DesiredPlugin,
     PluginState,
     Service,
-    wanted,
+    parse_desired,
 )
 from ansible_collections.gpu.node.plugins.module_utils._node.users.busy import Busy
 
@@ -79,7 +79,7 @@ def desired(allocation: str = "dra", config: Any = None, **options: Any) -> Desi
     }
     params["labels"].update(dict.fromkeys(("kubeconfig", "node_name", "namespace", "extra"), ""))
     params["labels"].update(default_config="", events=True)
-    return wanted(params)
+    return parse_desired(params)
 
 
 def steps(state: PluginState, of: DesiredPlugin = WITH_DRA) -> list[tuple[str, str]]:

@@ -32,7 +32,7 @@ from .mig import Outcome
 PAUSES: Final = (5.0, 30.0)  # between two looks whether what is in use has become free
 TICK: Final = 1.0
 LOCK_SECONDS: Final = 60
-DEFAULTS: Final = {name: one.get("default") for name, one in SPEC["argument_spec"].items()}
+DEFAULTS: Final = {name: option.get("default") for name, option in SPEC["argument_spec"].items()}
 
 
 @dataclass(frozen=True)

@@ -295,6 +295,6 @@ class Service(Process):
             "published": asdict(standing),
             "claims": report.claims(held),
             "quarantine": data_of(inventory.quarantine),
-            "gpus": report.gpus({one.uuid: one.index for one in ours}, held),
+            "gpus": report.gpus({error.uuid: error.index for error in ours}, held),
             "chores": errors(self._chores),
         }

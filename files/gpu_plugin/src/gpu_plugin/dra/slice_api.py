@@ -41,12 +41,12 @@ class SliceApi:
     def all(self) -> tuple[list[Json], str]:
         """Return the slices, and the version from which a watch goes on."""
         doing, query = "listing ResourceSlices", self._selected()
-        found = if_there(lambda: self._ask(doing, "GET", PATH, query=query))
-        if found is None:
+        answer = if_there(lambda: self._ask(doing, "GET", PATH, query=query))
+        if answer is None:
             cause = f"it does not serve {GROUP}"
             raise ApiError(doing, cause, status=MISSING, hint=TOO_OLD)
         return understood(
-            doing, lambda: (list(found["items"] or []), str(found["metadata"]["resourceVersion"]))
+            doing, lambda: (list(answer["items"] or []), str(answer["metadata"]["resourceVersion"]))
         )
 
     def follow(self, version: str, seconds: int) -> Iterator[watch.Event]:
@@ -67,7 +67,7 @@ class SliceApi:
             f"reading node {self._node}",
             "GET",
             f"/api/v1/nodes/{self._node}",
-            look=lambda found: str(found["metadata"]["uid"]),
+            look=lambda node: str(node["metadata"]["uid"]),
         )
         node = {"apiVersion": "v1", "kind": "Node", "name": self._node}
         return {**node, "uid": uid, "controller": True}
@@ -80,10 +80,10 @@ class SliceApi:
         if self._safe:
             return ""
         try:
-            found = version(self._access)
+            server_version = version(self._access)
         except ApiError:
             return ""
-        why = versions.refusal(found) if found else ""
+        why = versions.refusal(server_version) if server_version else ""
         self._safe = not why
         return why and f"the API server is of {why}; {NEWER}"
 
@@ -111,8 +111,8 @@ class SliceApi:
     def delete(self, before: Mapping[str, Any]) -> None:
         """Delete a slice, unless somebody else has changed it; one that is gone is as it should be."""
         meta = before["metadata"]
-        same = {"uid": meta["uid"], "resourceVersion": meta["resourceVersion"]}
-        body = {"apiVersion": "v1", "kind": "DeleteOptions", "preconditions": same}
+        preconditions = {"uid": meta["uid"], "resourceVersion": meta["resourceVersion"]}
+        body = {"apiVersion": "v1", "kind": "DeleteOptions", "preconditions": preconditions}
         path = f"{PATH}/{meta['name']}"
         try:
             self._ask(f"deleting ResourceSlice {meta['name']}", "DELETE", path, body)
@@ -123,14 +123,19 @@ class SliceApi:
     def _gone(self, error: ApiError, name: str) -> bool:
         if error.status != FORBIDDEN:
             return error.status == MISSING
-        return name not in {one["metadata"]["name"] for one in self.all()[0]}
+        return name not in {published["metadata"]["name"] for published in self.all()[0]}
 
     def _selected(self) -> dict[str, str]:
         return {"fieldSelector": f"spec.nodeName={self._node},spec.driver={DRIVER}"}
 
     def _written(self, doing: str, method: str, path: str, body: Json, **more: Any) -> Json:
         result: Json = self._ask(
-            doing, method, path, body, look=lambda one: {**one, "spec": dict(one["spec"])}, **more
+            doing,
+            method,
+            path,
+            body,
+            look=lambda answer: {**answer, "spec": dict(answer["spec"])},
+            **more,
         )
         return result
 

@@ -315,9 +315,9 @@ class Health:
             "errors": dict(self._errors),
             "asked": dict(sorted(self._asked.items())),
             "often": [
-                [uuid, number, *one]
-                for uuid, found in self._often.items()
-                for number, one in found.items()
+                [uuid, number, *times]
+                for uuid, times_by_xid in self._often.items()
+                for number, times in times_by_xid.items()
             ],
             "signs": self._resets.memory(),
         }

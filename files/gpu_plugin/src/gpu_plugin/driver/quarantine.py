@@ -25,12 +25,12 @@ class QuarantineWatch:
     ``host_root`` is where the host's files are seen, ``kept`` is where the last good one is.
     """
 
-    def __init__(self, host_root: Path, kept: Path) -> None:
+    def __init__(self, host_root: Path, state_path: Path) -> None:
         self._path = host_root / PATH.lstrip("/")
-        self._state_file = StateFile(kept)
+        self._state_file = StateFile(state_path)
         self._seen: object = self  # no stamp of a file is equal to it
         self._last = EMPTY
-        self.entries = self._recall(kept)
+        self.entries = self._recall(state_path)
         trouble = "what is in quarantine can't be read, so that the last that could be stays"
         self.chore = Chore("quarantine", trouble, self._read)
 

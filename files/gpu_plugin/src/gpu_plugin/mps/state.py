@@ -75,7 +75,7 @@ class Report:
         self._data["settings"] = {} if settings is None else json_data.loads(settings.to_json())
 
     def limits(self, **limits: Mapping[str, Any]) -> None:
-        """Report what is ``asked``, the ``default``, or what the control daemon answered when these were ``read_back``."""
+        """Report what is ``asked``, the ``default``, or what the daemon answered when these were ``read_back``."""
         self._data["limits"] = {**self._data["limits"], **limits}
 
     def clients(self, servers: dict[int, tuple[int, ...]]) -> None:

@@ -59,11 +59,16 @@ class Supervisor:
     """
 
     def __init__(
-        self, names: Names, wanted: Settings | None, kept: Path, options: Options, events: Events
+        self,
+        names: Names,
+        desired: Settings | None,
+        settings_path: Path,
+        options: Options,
+        events: Events,
     ) -> None:
-        self.names, self.desired, self.is_done, self.given_up = names, wanted, False, False
+        self.names, self.desired, self.is_done, self.given_up = names, desired, False, False
         self.mode_problem, self.mode_due = "", False
-        self._settings_path, self._options = kept, options
+        self._settings_path, self._options = settings_path, options
         self._report = Report(names)
         self._rollback, self._shm = Rollback(names), SharedMemory(names)
         self._wake, self._changed = threading.Event(), threading.Event()

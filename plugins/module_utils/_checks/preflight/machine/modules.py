@@ -41,7 +41,7 @@ CHOICES = re.compile(
 )
 EARLIER_HANDLER_PATH = "container_runtime_program"  # of container_runtime_handler_path
 HOST_VARIABLES = tuple(
-    f"host_{one}" for one in HOST["argument_spec"] if one not in ("state", "lock_timeout")
+    f"host_{name}" for name in HOST["argument_spec"] if name not in ("state", "lock_timeout")
 )
 HANDLER_LABEL = "gpu.node/runtime-handler"
 CONFIG, CONFIGS, SHARING = (

@@ -69,14 +69,14 @@ class Trial:
             return Answer(unknown=f"{sys.executable} is not linked with glibc")
         try:
             with self._host.lock(LOCK, timeout=LOCK_SECONDS), self._folder():
-                found = self._found(runtime, self._python, Job(device, share))
+                outcome = self._try(runtime, self._python, Job(device, share))
         except NodeError as error:
             return Answer(unknown=str(error))
         # Where it has none for the node itself, it has none for its containers.
-        why = program.undriven() if found.problem else ""
-        return Answer(unknown=why) if why else found
+        why = program.undriven() if outcome.problem else ""
+        return Answer(unknown=why) if why else outcome
 
-    def _found(self, runtime: Runtime, python: containers.Python, job: Job) -> Answer:
+    def _try(self, runtime: Runtime, python: containers.Python, job: Job) -> Answer:
         try:
             return self._runs[runtime.kind.name](runtime, python, job)
         except NotTried:
@@ -112,8 +112,8 @@ class Trial:
         self._host.remove(FOLDER)
 
     def _answer(self, argv: Words, env: t.Optional[t.Mapping[str, str]] = None) -> Answer:
-        done = self._host.run(argv, check=False, timeout=SECONDS, env=env)
-        return answer(done.out, done.err, done.rc)
+        completed = self._host.run(argv, check=False, timeout=SECONDS, env=env)
+        return answer(completed.out, completed.err, completed.rc)
 
     @contextlib.contextmanager
     def _gone(self, *commands: Words) -> t.Iterator[None]:
@@ -129,29 +129,29 @@ class Trial:
             self._host.run(command, check=False, timeout=CLEANING_SECONDS)
 
     def _options(self, python: containers.Python, share: t.Optional[Share]) -> Words:
-        words = ["--rm", f"--name={NAME}", "--network=none", "--security-opt=label=disable"]
-        words += [f"--device={containers.ALL}"]
+        options = ["--rm", f"--name={NAME}", "--network=none", "--security-opt=label=disable"]
+        options += [f"--device={containers.ALL}"]
         variables = containers.variables(python, share)
-        words += [f"--env={name}={text}" for name, text in variables.items()]
+        options += [f"--env={name}={text}" for name, text in variables.items()]
         for mount in share.mounts if share else ():
             access = "ro" if mount.read_only else "rw"
-            words.append(f"--volume={mount.outside}:{mount.inside}:{access}")
-        return words + [
+            options.append(f"--volume={mount.outside}:{mount.inside}:{access}")
+        return options + [
             f"--volume={folder}:{containers.HOST}{folder}:ro" for folder in python.folders
         ]
 
     def _podman(self, _runtime: Runtime, python: containers.Python, job: Job) -> Answer:
-        words = ["podman", "run", *self._options(python, job.share), "--rootfs", ROOT]
+        command = ["podman", "run", *self._options(python, job.share), "--rootfs", ROOT]
         with self._gone(["podman", "rm", "--force", "--ignore", NAME]):
-            return self._answer([*words, *python.command(self._source, job.device)])
+            return self._answer([*command, *python.command(self._source, job.device)])
 
     def _docker(self, _runtime: Runtime, python: containers.Python, job: Job) -> Answer:
         if self._host.which("docker") is None:
             raise NotTried("the program docker is not on the node")
-        words = ["docker", "run", "--pull=never", *self._options(python, job.share), NAME]
+        command = ["docker", "run", "--pull=never", *self._options(python, job.share), NAME]
         with self._gone(["docker", "rm", "--force", NAME], ["docker", "rmi", "--force", NAME]):
             self._host.run(["docker", "import", "-", NAME], stdin=EMPTY_ARCHIVE, timeout=SECONDS)
-            return self._answer([*words, *python.command(self._source, job.device)])
+            return self._answer([*command, *python.command(self._source, job.device)])
 
     def _crio(self, runtime: Runtime, python: containers.Python, job: Job) -> Answer:
         command = python.command(self._source, job.device)
@@ -164,28 +164,31 @@ class Trial:
         if self._host.which(ctr) is None:
             raise NotTried(f"the program {ctr} is not on the node")
         everywhere = [ctr, f"--address={SOCKETS[runtime.kind.name]}"]
-        words = [*everywhere, f"--namespace={NAME}"]
+        command = [*everywhere, f"--namespace={NAME}"]
         self._host.write(CONFIG, json.dumps(self._config(python, job)), mode=0o600)
         gone = [
-            [*words, "tasks", "delete", "--force", NAME],
-            [*words, "containers", "delete", NAME],
+            [*command, "tasks", "delete", "--force", NAME],
+            [*command, "containers", "delete", NAME],
             [*everywhere, "namespaces", "remove", NAME],
         ]
         with self._gone(*gone):
-            return self._answer([*words, "run", "--rm", f"--config={CONFIG}", NAME])
+            return self._answer([*command, "run", "--rm", f"--config={CONFIG}", NAME])
 
     def _config(self, python: containers.Python, job: Job) -> t.Dict[str, t.Any]:
         path = boot.load(self._host.read(boot.CONFIG) or "", boot.CONFIG).path
         try:
-            given = containers.edits(json_data.loads(self._host.read(path) or ""))
-            devices = {one: self._device(there) for one, there in containers.nodes(given).items()}
+            edits = containers.edits(json_data.loads(self._host.read(path) or ""))
+            devices = {
+                node_path: self._device(there)
+                for node_path, there in containers.nodes(edits).items()
+            }
             command = python.command(self._source, job.device)
-            return containers.config(ROOT, command, python, given, devices, job.share)
+            return containers.config(ROOT, command, python, edits, devices, job.share)
         except json_data.MISREAD as error:
             raise NodeError(f"{path} can't be given to a container", cause=str(error)) from error
 
     def _device(self, path: str) -> containers.Device:
-        found = self._host.status(path)
-        if found is None:
+        status = self._host.status(path)
+        if status is None:
             raise NodeError(f"{path} is not there")
-        return containers.Device(os.major(found.device), os.minor(found.device))
+        return containers.Device(os.major(status.device), os.minor(status.device))

@@ -101,8 +101,8 @@ def pending(host: Host) -> t.Optional[t.Tuple[str, ...]]:
 
 
 def _fabric(host: Host) -> t.Dict[str, t.Any]:
-    said = host.run([FABRIC_PROGRAM, "--version"], check=False, timeout=SECONDS)
-    version = VERSION.search(said.out + said.err)
+    completed = host.run([FABRIC_PROGRAM, "--version"], check=False, timeout=SECONDS)
+    version = VERSION.search(completed.out + completed.err)
     state = properties(host, FABRIC_SERVICE, "ActiveState").get("ActiveState", "")
     return {"fabric": state, "fabric_version": version[0] if version else ""}
 
@@ -111,14 +111,14 @@ def holds(host: Host) -> Holds:
     """Return what the records say was put on hold, and what the package manager says of it."""
     try:
         records = [Record.load(host.read(path), path) for path in (DRIVER, TOOLKIT, DCGM)]
-        wanted = frozenset(name for record in records for name in record.holds)
-        if not wanted:
+        desired = frozenset(name for record in records for name in record.holds)
+        if not desired:
             return Holds()
         family = distributions.family(facts.os_release(host))
         if not family:
             raise NodeError("the package manager of this distribution is not known")
-        found = package_manager(family, host, 0, "nothing").packages()
-        return Holds(wanted, frozenset(name for name, one in found.items() if one.held))
+        packages = package_manager(family, host, 0, "nothing").packages()
+        return Holds(desired, frozenset(name for name, package in packages.items() if package.held))
     except NodeError as error:
         return Holds(frozenset(["?"]), unknown=str(error))
 
@@ -130,14 +130,19 @@ def parts(host: Host) -> t.FrozenSet[str]:
 
 def units(host: Host, there: t.Collection[str]) -> t.Tuple[Unit, ...]:
     """Return the units of the parts as systemd has them, asked for all at once."""
-    wanted = {name: runs for part in sorted(there) for name, runs in PARTS[part][1].items()}
-    wanted.update(dict.fromkeys(_recorded(host), True))
-    if not wanted:
+    expected = {name: runs for part in sorted(there) for name, runs in PARTS[part][1].items()}
+    expected.update(dict.fromkeys(_recorded(host), True))
+    if not expected:
         return ()
-    told = properties_of(host, tuple(wanted), "UnitFileState", "ActiveState")
+    unit_properties = properties_of(host, tuple(expected), "UnitFileState", "ActiveState")
     return tuple(
-        Unit(name, told[name].get("UnitFileState", ""), told[name].get("ActiveState", ""), runs)
-        for name, runs in wanted.items()
+        Unit(
+            name,
+            unit_properties[name].get("UnitFileState", ""),
+            unit_properties[name].get("ActiveState", ""),
+            runs,
+        )
+        for name, runs in expected.items()
     )
 
 

@@ -42,8 +42,8 @@ def layout(
         selection = selection.without(set_aside(host, gpus, broken))
         name = selection.label
         claimed = made(host.read(CLAIMS))
-        found = _differing(selection, nvml, gpus, claimed) if nvml else ()
-        return Layout(name, tuple(found))
+        differing = _differing(selection, nvml, gpus, claimed) if nvml else ()
+        return Layout(name, tuple(differing))
     except NodeError as error:
         return Layout(name, problem=str(error))
 
@@ -52,7 +52,7 @@ def _differing(
     selection: Selection, nvml: Nvml, gpus: t.Sequence[Gpu], claimed: t.FrozenSet[str]
 ) -> t.Iterator[str]:
     read_now = (read(nvml, gpu) for gpu in gpus)
-    states = [dataclasses.replace(one, processes=(), claimed=claimed) for one in read_now]
+    states = [dataclasses.replace(state, processes=(), claimed=claimed) for state in read_now]
     targets = selection.targets(states)
     for state in states:
         if state.gpu.uuid in targets:
@@ -69,27 +69,29 @@ def current(host: Host, nvml: Nvml) -> SpecificationState:
     try:
         options = cdi_boot.load(text, cdi_boot.CONFIG)
         files = DriverFiles(host, options.driver_root)
-        wanted = specify(inventory(nvml), files, options)[0].text
+        desired = specify(inventory(nvml), files, options)[0].text
         there = host.read(options.path)
-        lost = lost_nodes(host, there, wanted, files.root) or lost_files(host, there, wanted)
+        lost = lost_nodes(host, there, desired, files.root) or lost_files(host, there, desired)
         if lost:
             return SpecificationState(lost=f"{lost.message}: {lost.cause}", next_step=lost.hint)
-        return SpecificationState(tuple(_changes(wanted, there, options.path)))
+        return SpecificationState(tuple(_changes(desired, there, options.path)))
     except NodeError as error:
         return SpecificationState(unknown=str(error))
 
 
-def _changes(wanted: str, there: t.Optional[str], path: str) -> t.Iterator[str]:
+def _changes(desired: str, there: t.Optional[str], path: str) -> t.Iterator[str]:
     """Yield what containers lack, or get and should not; which devices there are is told elsewhere."""
-    if not wanted or there is None:
-        yield from [f"{path} is not there"] if wanted else []
+    if not desired or there is None:
+        yield from [f"{path} is not there"] if desired else []
         return
     try:
-        found = differences(json_data.loads(wanted), json_data.loads(there))
+        rows = differences(json_data.loads(desired), json_data.loads(there))
     except json_data.MISREAD:
         yield "it is no specification of gpu.node"
         return
-    for one in found:
+    for difference in rows:
         # Sockets come and go with their services.
-        if one["what"] != "device" and not one["name"].startswith(("/run/", "/var/run/")):
-            yield f"{'lacks' if one['only'] == NVML else 'has'} the {one['what']} {one['name']}"
+        if difference["what"] != "device" and not difference["name"].startswith(
+            ("/run/", "/var/run/")
+        ):
+            yield f"{'lacks' if difference['only'] == NVML else 'has'} the {difference['what']} {difference['name']}"

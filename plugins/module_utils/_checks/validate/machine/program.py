@@ -78,9 +78,9 @@ def library(name: str) -> t.Any:
     if not os.path.isdir(HOST):
         return ctypes.CDLL(name)
     for folder in FOLDERS:
-        found = sorted(glob.glob(f"{folder}/{name}") or glob.glob(f"{folder}/{name}.*"))
-        if found:
-            return ctypes.CDLL(found[0])
+        files = sorted(glob.glob(f"{folder}/{name}") or glob.glob(f"{folder}/{name}.*"))
+        if files:
+            return ctypes.CDLL(files[0])
     raise DriverError(f"{name} is not in the container")
 
 
@@ -97,13 +97,13 @@ def uuids() -> t.List[str]:
     call("nvmlInit_v2")
     count = ctypes.c_uint()
     call("nvmlDeviceGetCount_v2", ctypes.byref(count))
-    found = []
+    names = []
     for index in range(min(count.value, 1024)):
         handle, text = ctypes.c_void_p(), ctypes.create_string_buffer(96)
         call("nvmlDeviceGetHandleByIndex_v2", ctypes.c_uint(index), ctypes.byref(handle))
         call("nvmlDeviceGetUUID", handle, text, ctypes.c_uint(len(text)))
-        found.append(text.value.decode("ascii", "replace"))
-    return found
+        names.append(text.value.decode("ascii", "replace"))
+    return names
 
 
 class Cuda:
@@ -209,9 +209,11 @@ def _add(cuda: Cuda) -> str:
     values = [array.array("f", map(float, range(at, at + COUNT))) for at in (0, 1000)]
     for place in places:
         cuda.cuMemAlloc_v2(ctypes.byref(place), size)
-    for at, one in enumerate(values):
-        cuda.cuMemcpyHtoD_v2(places[at], one.tobytes(), size)
-    arguments = (ctypes.c_void_p * 3)(*(ctypes.addressof(one) for one in places))
+    for at, values_of_vector in enumerate(values):
+        cuda.cuMemcpyHtoD_v2(places[at], values_of_vector.tobytes(), size)
+    arguments = (ctypes.c_void_p * 3)(
+        *(ctypes.addressof(values_of_vector) for values_of_vector in places)
+    )
     cuda.cuLaunchKernel(kernel, 1, 1, 1, COUNT, 1, 1, 0, None, arguments, None)
     cuda.cuCtxSynchronize()
     there = ctypes.create_string_buffer(4 * COUNT)
@@ -243,20 +245,20 @@ def untried() -> str:
 
 def look(device: str) -> t.Dict[str, t.Any]:
     """Return what there is to tell; ``device`` is what adds, empty for none."""
-    told: t.Dict[str, t.Any] = {"uuids": [], "problem": "", "cuda": None, "untried": ""}
+    answer: t.Dict[str, t.Any] = {"uuids": [], "problem": "", "cuda": None, "untried": ""}
     try:
-        told["uuids"] = uuids()
+        answer["uuids"] = uuids()
     except (DriverError, OSError, AttributeError) as error:
-        told["problem"] = str(error)
-    if not device or told["problem"]:
-        return told
-    told["untried"] = untried()
-    if not told["untried"]:
+        answer["problem"] = str(error)
+    if not device or answer["problem"]:
+        return answer
+    answer["untried"] = untried()
+    if not answer["untried"]:
         try:
-            told["cuda"] = add(device)
+            answer["cuda"] = add(device)
         except (DriverError, OSError, AttributeError) as error:
-            told["cuda"] = str(error)
-    return told
+            answer["cuda"] = str(error)
+    return answer
 
 
 if __name__ == "__main__":

@@ -78,13 +78,13 @@ def _look(
     runtime: Runtime, folder: str, records: Records, noted: t.Sequence[Written], required: bool
 ) -> Check:
     name, unit = f"{runtime.kind.name}: CDI", runtime.unit
-    ours = [one for one in noted if one.runtime == runtime.kind.name]
+    ours = [entry for entry in noted if entry.runtime == runtime.kind.name]
     try:
         view = runtime.view(runtime.path(), RuntimeOptions(spec_dirs=()))
         gone = runtime.about_program(view.effective, RuntimeOptions())
         if gone:
-            words, _label, step = gone[0].partition(". Next step: ")
-            return judged(name, words, step)
+            message, _label, step = gone[0].partition(". Next step: ")
+            return judged(name, message, step)
         problem = _problem(runtime, view.effective, folder)
         running = None if problem else runtime.running(runtime.path())
         if running is not None:
@@ -109,8 +109,8 @@ def _look(
     if unit and (records.stale(unit) or records.stale(unit, live=True)):
         return judged(name, f"{unit} has not read its configuration since it was changed", step)
     if changed:
-        words = f"{unit} has not read {', '.join(changed)} since that was changed"
-        return judged(name, words, step)
+        message = f"{unit} has not read {', '.join(changed)} since that was changed"
+        return judged(name, message, step)
     return Check(name)
 
 
@@ -121,7 +121,7 @@ def _problem(runtime: Runtime, effective: t.Mapping[str, t.Any], folder: str) ->
     if off:
         return f"{off[0]} is off"
     folders = lookup(effective, kind.keys.spec_dirs) if kind.keys.spec_dirs else list(SPEC_DIRS)
-    known = [_plain(str(one)) for one in folders] if isinstance(folders, list) else []
+    known = [_plain(str(folder)) for folder in folders] if isinstance(folders, list) else []
     if _plain(folder) in known:
         return ""
     return f"it reads {', '.join(known) or 'no folder'}, and the specification is in {folder}"

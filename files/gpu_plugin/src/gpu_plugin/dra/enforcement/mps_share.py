@@ -22,7 +22,7 @@ PRIORITY: Final = "CUDA_MPS_CLIENT_PRIORITY"
 # as some take no UUID, would lift every limit.
 ONLY_DEVICE: Final = 0
 READ_ONLY: Final = Mount("", "").options
-READ_WRITE: Final = tuple("rw" if one == "ro" else one for one in READ_ONLY)
+READ_WRITE: Final = tuple("rw" if option == "ro" else option for option in READ_ONLY)
 
 
 def settings(root: str, *, multi_user: bool) -> Settings:

@@ -1,0 +1,67 @@
+# Copyright (c) 2026, the gpu.node authors
+# SPDX-License-Identifier: Apache-2.0
+
+"""Names of the product are nouns and verbs of the field, and docstrings begin with what is returned or done."""
+
+from __future__ import annotations
+
+import ast
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+from tests.support.paths import REPOSITORY
+
+# Words that say nothing of what they hold: a reader has to keep in mind what that was.
+BANNED = frozenset(
+    (
+        *("one", "ones", "found", "its", "said", "told", "given", "kept", "wanted", "done", "now"),
+        *("rest", "same", "words", "others", "some", "way", "thing", "what", "who", "by", "among"),
+    )
+)
+# Those that are left, by file; a name that goes is taken from here too.
+LEFT = Path(__file__).with_name("names_left.json")
+
+
+def product() -> Iterator[Path]:
+    """Yield the files of the product that were written by hand."""
+    for folder in ("plugins", "files"):
+        for path in sorted((REPOSITORY / folder).rglob("*.py")):
+            if not path.is_symlink() and "_generated" not in path.parts and "_pb2" not in path.name:
+                yield path
+
+
+def banned_names(tree: ast.Module) -> Iterator[str]:
+    """Yield the banned names that a file binds."""
+    for node in ast.walk(tree):
+        names: list[str] = []
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+            arguments = node.args
+            every = (*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs)
+            names = [node.name, *(argument.arg for argument in every)]
+        elif isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
+            names = [node.id]
+        elif isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Store):
+            names = [node.attr]
+        elif isinstance(node, ast.alias):
+            names = [node.asname or ""]
+        yield from (name for name in names if name.strip("_") in BANNED)
+
+
+def test_names_say_what_they_hold() -> None:
+    names = {
+        str(path.relative_to(REPOSITORY)): sorted(banned_names(ast.parse(path.read_text())))
+        for path in product()
+    }
+    assert {path: banned for path, banned in names.items() if banned} == json.loads(
+        LEFT.read_text()
+    )
+
+
+def test_docstrings_do_not_tell_whether() -> None:
+    assert [str(path) for path in product() if '"""Tell ' in path.read_text()] == []
+
+
+def test_a_name_without_a_noun_is_found() -> None:
+    source = "def told(now, *, pods):\n    self._kept = [one for one in pods]\n"
+    assert sorted(banned_names(ast.parse(source))) == ["_kept", "now", "one", "told"]
