@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import ast
 import json
+import re
+import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -65,3 +67,11 @@ def test_docstrings_do_not_tell_whether() -> None:
 def test_a_name_without_a_noun_is_found() -> None:
     source = "def told(now, *, pods):\n    self._kept = [one for one in pods]\n"
     assert sorted(banned_names(ast.parse(source))) == ["_kept", "now", "one", "told"]
+
+
+def test_commit_subjects_have_a_scope_and_fit_a_line() -> None:
+    command = ["git", "log", "-20", "--no-merges", "--format=%s"]
+    log = subprocess.run(command, cwd=REPOSITORY, capture_output=True, text=True, check=True)
+    subjects = log.stdout.splitlines()
+    form = re.compile(r"[a-z][\w, -]*: \S.*")
+    assert [line for line in subjects if len(line) > 72 or not form.fullmatch(line)] == []
