@@ -3,7 +3,7 @@
 
 """Golden plans of the device plugin: from the state of a node and the settings to the steps.
 
-`python -m tests.pure.library.device_plugin.test_device_plugin_golden` writes the plans anew.
+`python -m tests.pure.library.golden.test_device_plugin_golden` writes the plans anew.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ from tests.fakes.library.agent_nodes import (
     fresh,
     seen,
 )
-from tests.support.golden import plain, read_plans, write_plans
+from tests.fakes.library.golden.plans import plain, read_plans, write_plans
 from tests.support.paths import FAKES
 
 FOLDER = FAKES / "library/golden"

@@ -3,7 +3,7 @@
 
 """Golden checks of nodes: from what a node and its device plugin show to each check with its cause and next step.
 
-`python -m tests.pure.library.validate.test_validate_golden` writes the checks anew.
+`python -m tests.pure.library.golden.test_validate_golden` writes the checks anew.
 """
 
 from __future__ import annotations
@@ -33,8 +33,8 @@ from ansible_collections.gpu.node.plugins.module_utils._node.quarantine import (
     Quarantined,
 )
 
+from tests.fakes.library.golden.plans import plain, read_plans, write_plans
 from tests.fakes.library.nodes_to_validate import CDI, MIGS, PLAIN, driver, node, resource
-from tests.support.golden import plain, read_plans, write_plans
 from tests.support.paths import FAKES
 
 KEPT = FAKES / "library/golden/validate.json"

@@ -3,7 +3,7 @@
 
 """Golden plans of repair: from the signs of a fault to the verdict, the plan, and the case with its records.
 
-`python -m tests.pure.library.repair.test_repair_golden` writes the plans anew.
+`python -m tests.pure.library.golden.test_repair_golden` writes the plans anew.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ from ansible_collections.gpu.node.plugins.module_utils._repair.verdict import (
     reset_rule,
 )
 
-from tests.support.golden import plain, read_plans, write_plans
+from tests.fakes.library.golden.plans import plain, read_plans, write_plans
 from tests.support.paths import FAKES
 
 FOLDER = FAKES / "repair/golden"
