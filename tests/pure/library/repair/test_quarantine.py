@@ -29,7 +29,6 @@ from ansible_collections.gpu.node.plugins.module_utils._repair.quarantine.capabi
     PLUGIN,
     QuarantineCapability,
 )
-from ansible_collections.gpu.node.plugins.module_utils._repair.selection import parse_pci_address
 
 from tests.fakes.library.fakes import FakeHost
 
@@ -306,17 +305,3 @@ def test_a_record_has_what_nvml_said_and_one_of_an_earlier_release_has_not() -> 
     assert gpu_record.identities(gpu_record.dump([FIRST], ""), "") == ()
     assert gpu_record.identities('{"machine": "", "gpus": ["x"], "devices": [1]}', "") == ()
     assert gpu_record.identities('{"machine": "", "gpus": ["x"], "devices": {"x": 1}}', "") == ()
-
-
-@pytest.mark.parametrize(
-    ("name", "wanted"),
-    [
-        ("0001:3B:00.1", "0001:3b:00.1"),
-        ("00010000:3b:00.0", "10000:3b:00.0"),
-        ("3b:00.8", ""),
-        ("3b:00.0 ", ""),
-        ("GPU-1", ""),
-    ],
-)
-def test_a_pci_address_is_read_as_sysfs_and_nvidia_smi_write_it(name: str, wanted: str) -> None:
-    assert parse_pci_address(name) == wanted
