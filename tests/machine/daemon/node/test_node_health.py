@@ -51,6 +51,7 @@ def test_the_state_names_what_is_unfit(make_node: MakeNode) -> None:
         f" `gpu-plugin health clear {uuid}`, since nothing shows a reset here",
         "clearable": True,
         "verdict": "reset",
+        "xid": 48,
     }
     wanted = {"index": "1", "verdict": "reset", "next_step": "a reset of the GPU"}
     assert node.status()["verdicts"] == {uuid: {"reason": one["reason"], **wanted}}
