@@ -110,12 +110,14 @@ def release_node(before: Quarantine, author: str) -> Quarantine:
     return before._replace(node=None)
 
 
-def elsewhere(quarantine: Quarantine, seen: t.Collection[Seen]) -> t.Tuple[str, ...]:
-    """Say which of the GPUs in quarantine are in another slot, and which others are where one was."""
+def elsewhere(quarantine: Quarantine, seen: t.Collection[Seen]) -> t.Tuple[NodeError, ...]:
+    """Return which of the GPUs in quarantine are in another slot, and which others are where one was."""
     there = {gpu.uuid: gpu.pci for gpu in seen}
     moved = (
-        f"{uuid} is at {there[uuid]}, and was at {entry.pci} when it was set aside: it stays in quarantine, "
-        "which is the GPU's and not the slot's"
+        NodeError(
+            f"{uuid} is at {there[uuid]}, and was at {entry.pci} when it was set aside: it stays in quarantine, "
+            "which is the GPU's and not the slot's"
+        )
         for uuid, entry in quarantine.gpus.items()
         if entry.pci and there.get(uuid, entry.pci) != entry.pci
     )
@@ -125,9 +127,11 @@ def elsewhere(quarantine: Quarantine, seen: t.Collection[Seen]) -> t.Tuple[str, 
         if gpu.pci and uuid not in there
     }
     replaced = (
-        f"{_named(gpu.uuid, gpu.serial)} is at {gpu.pci}, where {_named(*gone[gpu.pci])} was "
-        "when it was set aside, and is not in quarantine. Next step: where that was taken out for good, run "
-        "gpu.node.release for it"
+        NodeError(
+            f"{_named(gpu.uuid, gpu.serial)} is at {gpu.pci}, where {_named(*gone[gpu.pci])} was "
+            "when it was set aside, and is not in quarantine",
+            hint="where that was taken out for good, run gpu.node.release for it",
+        )
         for gpu in seen
         if gpu.pci in gone and gpu.uuid not in quarantine.gpus
     )

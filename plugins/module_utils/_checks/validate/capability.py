@@ -97,7 +97,7 @@ class ValidateCapability:
         try:
             aside = SetAside(QuarantineFile(host).read())
         except NodeError as error:
-            aside = SetAside(problem=str(error))
+            aside = SetAside(problem=error)
         on_bus = [gpu.address for gpu in gpus(host)]
         present = runtimes.there(host) if not named or "runtime" in named else []
         change, answer = standing(host), ask(host)

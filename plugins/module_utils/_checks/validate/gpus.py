@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import typing as t
 
+from ..._base.errors import NodeError
 from ..._base.gpu import Gpu, MigDevice, Process
 from ..._node.gpu_record import NOT_RECORDED, Gpus
 from ..._node.quarantine import EMPTY, Quarantine
@@ -31,8 +32,8 @@ class SetAside(t.NamedTuple):
     """What is in quarantine, which of it is elsewhere by now, and why it is not known."""
 
     found: Quarantine = EMPTY
-    elsewhere: t.Tuple[str, ...] = ()
-    problem: str = ""
+    elsewhere: t.Tuple[NodeError, ...] = ()
+    problem: t.Optional[NodeError] = None
 
 
 NOTHING_ASIDE = SetAside()
@@ -115,7 +116,7 @@ def count_without_aside(state: GpuState, expected: int) -> Check:
 def quarantine(aside: SetAside) -> t.List[Check]:
     """Return what there is to say of what is set aside, which is meant to be and so no more than a warning."""
     if aside.problem:
-        return [Check(QUARANTINE, FAILED_CHECK, *_split(aside.problem))]
+        return [Check(QUARANTINE, FAILED_CHECK, *_parts(aside.problem))]
     named = {"the node": aside.found.node} if aside.found.node else {}
     entries = [f"{name} is {text}" for name, text in {**named, **aside.found.gpus}.items()]
     if not entries:
@@ -125,14 +126,14 @@ def quarantine(aside: SetAside) -> t.List[Check]:
     )
     return [
         judged(QUARANTINE, cause, "run gpu.node.release for what is repaired", fails=False),
-        *(judged(QUARANTINE, *_split(text), fails=False) for text in aside.elsewhere),
+        *(judged(QUARANTINE, *_parts(moved), fails=False) for moved in aside.elsewhere),
     ]
 
 
-def _split(text: str) -> t.Tuple[str, str]:
-    """Return a text that has a next step, and that."""
-    cause, _separator, step = text.partition(". Next step: ")
-    return cause, step
+def _parts(error: NodeError) -> t.Tuple[str, str]:
+    """Return what an error says without its next step, and that."""
+    cause = ": ".join(filter(None, (error.message, error.cause)))
+    return cause.rstrip(".") if error.hint else cause, error.hint
 
 
 def layout(state: t.Optional[Layout], unread: str) -> Check:

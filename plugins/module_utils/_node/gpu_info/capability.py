@@ -35,7 +35,7 @@ class GpuInfoCapability:
         self._host, self._params = host, params
         self._warnings: t.Tuple[str, ...] = ()
         self._waited = False
-        self._set_aside, self._elsewhere = EMPTY, t.cast(t.Tuple[str, ...], ())
+        self._set_aside, self._elsewhere = EMPTY, t.cast(t.Tuple[NodeError, ...], ())
         checked_timeout(params["cloud_init_timeout"], "cloud_init_timeout")
 
     def observe(self) -> Info:
@@ -103,7 +103,7 @@ class GpuInfoCapability:
         planned = self.recorded(_addresses(state["pci_gpus"]))
         missing = (f"{planned}. Next step: {planned.next_step}",) if planned.missing else ()
         damaged = (state["quarantine_error"],) if state["quarantine_error"] else ()
-        return Plan(warnings=(*self._warnings, *missing, *damaged, *self._elsewhere))
+        return Plan(warnings=(*self._warnings, *missing, *damaged, *map(str, self._elsewhere)))
 
     def apply(self, step: Step) -> None:
         """Nothing is ever planned."""

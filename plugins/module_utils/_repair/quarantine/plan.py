@@ -101,5 +101,5 @@ def plan(state: QuarantineState, requested: t.Sequence[QuarantineChange]) -> Pla
         tuple(steps),
         data_of(state.quarantine),
         data_of(after),
-        warnings=(*warnings, *elsewhere(after, state.answering.values())),
+        warnings=(*warnings, *map(str, elsewhere(after, state.answering.values()))),
     )

@@ -62,7 +62,11 @@ SCENES: dict[str, Scene] = {
     "GPU is lost": ({}, {"gpus": (PLAIN,), "lost_gpus": ("GPU 1 fell off",)}, ValidateOptions()),
     "GPUs are fewer than asked for": ({}, {}, ValidateOptions(gpu_count=4)),
     "GPU was recorded": ({}, {"recorded": Gpus(("a", "b", "c"), ("a", "b"))}, ValidateOptions()),
-    "GPU is set aside": ({}, {"aside": SetAside(ASIDE, ("it is elsewhere",))}, ValidateOptions()),
+    "GPU is set aside": (
+        {},
+        {"aside": SetAside(ASIDE, (NodeError("it is elsewhere"),))},
+        ValidateOptions(),
+    ),
     "GPU that is set aside is gone": (
         {},
         {
@@ -74,7 +78,7 @@ SCENES: dict[str, Scene] = {
     ),
     "quarantine is damaged": (
         {},
-        {"aside": SetAside(problem="bad. Next step: mend it")},
+        {"aside": SetAside(problem=NodeError("bad", hint="mend it"))},
         ValidateOptions(),
     ),
     "layout differs": ({}, {"layout": Layout("half", ("GPU 1: none",))}, ValidateOptions()),

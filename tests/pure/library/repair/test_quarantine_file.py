@@ -115,9 +115,9 @@ def test_a_gpu_that_moved_and_one_that_was_replaced_are_told() -> None:
     found = Quarantine({A: OURS})
     same = Seen(A, "1650", "0000:0f:00.0")
     assert elsewhere(found, [same]) == ()
-    (moved,) = elsewhere(found, [same._replace(pci="0000:3b:00.0")])
+    (moved,) = map(str, elsewhere(found, [same._replace(pci="0000:3b:00.0")]))
     assert "is at 0000:3b:00.0, and was at 0000:0f:00.0" in moved
-    (replaced,) = elsewhere(found, [Seen(B, "1777", "0000:0f:00.0")])
+    (replaced,) = map(str, elsewhere(found, [Seen(B, "1777", "0000:0f:00.0")]))
     assert replaced.startswith(
         f"{B} (serial number 1777) is at 0000:0f:00.0, where {A} (serial number 1650) was "
     )
@@ -127,8 +127,8 @@ def test_a_gpu_that_moved_and_one_that_was_replaced_are_told() -> None:
 def test_another_gpu_in_its_slot_is_not_told_of_where_both_are_known() -> None:
     new = Seen(B, "1777", "0000:0f:00.0")
     assert elsewhere(Quarantine({A: OURS, B: OURS}), [new]) == ()
-    (said,) = elsewhere(Quarantine({A: OURS}), [new, Seen(A, "1650", "0000:3b:00.0")])
-    assert said.startswith(f"{A} is at 0000:3b:00.0")
+    (moved,) = map(str, elsewhere(Quarantine({A: OURS}), [new, Seen(A, "1650", "0000:3b:00.0")]))
+    assert moved.startswith(f"{A} is at 0000:3b:00.0")
 
 
 def test_without_a_file_nothing_is_in_quarantine() -> None:

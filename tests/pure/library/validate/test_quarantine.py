@@ -8,6 +8,7 @@ from __future__ import annotations
 import typing as t
 
 import pytest
+from ansible_collections.gpu.node.plugins.module_utils._base.errors import NodeError
 from ansible_collections.gpu.node.plugins.module_utils._checks.validate.gpus import SetAside
 from ansible_collections.gpu.node.plugins.module_utils._checks.validate.node import (
     NodeState,
@@ -92,14 +93,15 @@ def test_many_are_counted() -> None:
 
 
 def test_what_is_elsewhere_by_now_is_a_warning_with_its_next_step() -> None:
-    moved = ("GPU-9 is at x, where GPU-1 was. Next step: run gpu.node.release for it",)
+    moved = (NodeError("GPU-9 is at x, where GPU-1 was", hint="run gpu.node.release for it"),)
     said = told(node(aside=SetAside(Quarantine({"GPU-1": ASIDE}), moved)), "warning")
     assert said["quarantine"] == "GPU-9 is at x, where GPU-1 was -> run gpu.node.release for it"
 
 
 def test_a_file_that_is_damaged_fails() -> None:
-    one = node(aside=SetAside(problem="the file is damaged: x. Next step: restore it"))
-    assert failures(one)["quarantine"] == "the file is damaged: x -> restore it"
+    error = NodeError("the file is damaged", cause="x. Next step: y", hint="restore it")
+    one = node(aside=SetAside(problem=error))
+    assert failures(one)["quarantine"] == "the file is damaged: x. Next step: y -> restore it"
 
 
 HERE, GONE = "0000:01:00.0", "0000:02:00.0"
