@@ -6,7 +6,6 @@
 from __future__ import annotations
 
 import dataclasses
-import re
 import typing as t
 
 from ..._base.errors import NodeError
@@ -24,9 +23,6 @@ from . import cases as case_file
 from . import observe_node, observe_nvml
 from .observe_nvml import NvmlAnswer
 
-DRIVERS = "/proc/driver/nvidia/gpus"  # a folder for each GPU that the driver has
-UUID = re.compile(r"^GPU UUID:\s+(GPU-[0-9a-fA-F-]{36})\s*$", re.M)
-EXCLUDED = re.compile(r"^GPU Excluded:\s+Yes\s*$", re.M)
 NO_DRIVER = "no driver of NVIDIA's is loaded"
 Pods = t.Mapping[str, t.Tuple[str, ...]]
 
@@ -75,7 +71,7 @@ def observe(host: Host, settings: RepairSettings) -> RepairObservation:
     if driver is None:
         problem = NO_DRIVER if architectures or missing else ""
         return dataclasses.replace(nothing, problem=problem)
-    uuids = _driver_uuids(host)
+    uuids = {address: gpu.uuid for address, gpu in observe_node.driver_gpus(host).items()}
     try:
         asked = observe_nvml.ask(uuids)
     except NvmlError as error:
@@ -110,17 +106,6 @@ def observe(host: Host, settings: RepairSettings) -> RepairObservation:
         if gpu.error and gpu.error.code not in ANSWERS_BY_ERROR
     ]
     return RepairObservation(node, tuple(gpus), cases, boot, now, warnings=tuple(warnings))
-
-
-def _driver_uuids(host: Host) -> t.Dict[str, str]:
-    """Return the driver's GPUs by their addresses, with UUIDs where it tells them, without those that it excludes."""
-    uuids = {}
-    for address in host.listdir(DRIVERS):
-        text = host.read(f"{DRIVERS}/{address}/information") or ""
-        if not EXCLUDED.search(text):
-            match = UUID.search(text)
-            uuids[address] = match[1] if match else ""
-    return uuids
 
 
 def _gpu(readings: _Readings, address: str, pods: t.Tuple[str, ...]) -> RepairGpu:

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import re
 import typing as t
 
 from ..._base.services.driver import FABRIC_SERVICE
@@ -25,7 +26,17 @@ JOURNAL = (
     f" | {KEPT} | head -n {LINES}"
 )
 RING_BUFFER = f"dmesg | {KEPT} | tail -n {LINES}"
+DRIVERS = "/proc/driver/nvidia/gpus"  # a folder for each GPU that the driver has
+INFORMATION = re.compile(r"^(GPU UUID|Device Minor|GPU Excluded):\s+(\S+)\s*$", re.M)
+UUID = re.compile("GPU-[0-9a-fA-F-]{36}")
 FABRIC_PROGRAM = "nv-fabricmanage"  # as the kernel cuts it; in a container it is no service
+
+
+class DriverGpu(t.NamedTuple):
+    """A GPU that the driver has: its UUID and its device's minor number, each empty where the driver does not tell."""
+
+    uuid: str = ""
+    minor: str = ""
 
 
 class Log(t.NamedTuple):
@@ -41,6 +52,18 @@ class Fabric(t.NamedTuple):
     switches: bool
     runs: t.Optional[bool]
     restarted: float = 0.0
+
+
+def driver_gpus(host: Host) -> t.Dict[str, DriverGpu]:
+    """Return the GPUs that the driver has, by their PCI addresses, without those that it excludes."""
+    gpus = {}
+    for address in host.listdir(DRIVERS):
+        fields = dict(INFORMATION.findall(host.read(f"{DRIVERS}/{address}/information") or ""))
+        uuid = fields.get("GPU UUID", "")
+        if fields.get("GPU Excluded") != "Yes":
+            minor = fields.get("Device Minor", "")
+            gpus[address] = DriverGpu(uuid if UUID.fullmatch(uuid) else "", minor)
+    return gpus
 
 
 def log(host: Host, now: float, since: float) -> Log:

@@ -6,7 +6,6 @@
 from __future__ import annotations
 
 import contextlib
-import re
 import typing as t
 
 from ..._base.dra.names import UNIT as DRA_UNIT
@@ -31,12 +30,9 @@ from ..machine.observe_nvml import HUNG, NvmlAnswer
 from ..signs import Answer, GpuSigns, connected_gpus
 from .state import NOTHING_TOLD, IdleServer, ResetGpu, ResetState
 
-DRIVERS = "/proc/driver/nvidia/gpus"  # a folder for each GPU that the driver has
-INFORMATION = re.compile(r"^(GPU UUID|Device Minor|GPU Excluded):\s+(\S+)\s*$", re.M)
 ADVERTISING = (OURS, DRA_UNIT, "gpu-node-labels.service")  # each opens the GPUs
 ACTIVE = ("active", "activating", "reloading")
 NO_DRIVER = "no driver is loaded that has a GPU"
-EXCLUDED, NEVER = "GPU Excluded", Answer.NEVER
 
 
 class _Use(t.NamedTuple):
@@ -62,22 +58,19 @@ class GpuUsers(t.NamedTuple):
 def observe(host: Host) -> ResetState:
     """Return the node and its GPUs, without their users. ``problem`` says why they are not known."""
     driver = facts.loaded_driver(host)
-    informations = {address: _information(host, address) for address in host.listdir(DRIVERS)}
-    informations = {
-        at: information
-        for at, information in informations.items()
-        if information.get(EXCLUDED) != "Yes"
-    }
-    if driver is None or not informations:
+    known = observe_node.driver_gpus(host)
+    if driver is None or not known:
         return ResetState(problem=NO_DRIVER)
     try:
-        asked = observe_nvml.ask(informations)
-        uses = _ask_use({at: gpu.devices for at, gpu in asked.items() if gpu.answer is not NEVER})
+        asked = observe_nvml.ask(known)
+        uses = _ask_use(
+            {at: gpu.devices for at, gpu in asked.items() if gpu.answer is not Answer.NEVER}
+        )
     except NvmlError as error:
         return ResetState(problem=str(error))
     links = {at: gpu.links and gpu.links.peers for at, gpu in asked.items()}
     on_bus = {gpu.address: gpu.architecture for gpu in facts.gpus(host)}
-    uuids = {at: informations[at].get("GPU UUID", at) for at in asked}
+    uuids = {at: known[at].uuid or at for at in asked}
     gpus = []
     for at, gpu in asked.items():
         peers = connected_gpus(at, links)
@@ -105,10 +98,6 @@ def gpu_number(address: str, asked: t.Mapping[str, NvmlAnswer]) -> t.Optional[in
     order = sorted(asked)
     regular = all(gpu.number in (None, order.index(at)) for at, gpu in asked.items())
     return order.index(address) if regular else asked[address].number
-
-
-def _information(host: Host, address: str) -> t.Dict[str, str]:
-    return dict(INFORMATION.findall(host.read(f"{DRIVERS}/{address}/information") or ""))
 
 
 def _runs(host: Host, unit: str) -> bool:
@@ -172,7 +161,7 @@ def is_on(allocation: Allocation, gpu: ResetGpu, every: t.Iterable[ResetGpu]) ->
 
 def _processes(host: Host, address: str, reported: t.Sequence[Process]) -> t.List[User]:
     """Return the processes that have a GPU open, also by its DRM devices, and those that NVML tells of."""
-    minor = _information(host, address).get("Device Minor", "")
+    minor = observe_node.driver_gpus(host).get(address, observe_node.DriverGpu()).minor
     folder = f"{facts.BUS}/{address}/drm"
     numbers = [host.read(f"{folder}/{name}/dev") for name in host.listdir(folder)]
     numbers += [f"{MAJOR}:{minor}"] if minor else []
