@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 from ansible_collections.gpu.node.plugins.module_utils._base.errors import InputError, NodeError
+from ansible_collections.gpu.node.plugins.module_utils._base.steps import Step
 from ansible_collections.gpu.node.plugins.module_utils._device_plugin.capability import (
     DevicePluginCapability,
 )
@@ -67,7 +68,7 @@ def module(node: AptNode, state: str, lock_timeout: int = 0) -> DevicePluginCapa
 
 def install(node: AptNode, lock_timeout: int = 0) -> None:
     """Carry out the step of the module."""
-    module(node, "installed", lock_timeout)._do_venv_package()
+    module(node, "installed", lock_timeout).apply(Step("venv_package", "install it"))
 
 
 def remove(node: AptNode) -> tuple[list[str], list[str]]:
