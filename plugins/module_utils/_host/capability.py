@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import typing as t
 
-from .._base.boot import BootState as BootState
+from .._base.boot import BootState
 from .._base.errors import NodeError, checked_timeout
 from .._base.steps import Plan, Step
 from .._machine.host import Host

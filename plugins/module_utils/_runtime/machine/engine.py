@@ -240,7 +240,7 @@ class Runtime:
             containers_ended += map(watched, lines)
         return tuple(sorted({pid for pid in containers_ended if pid}))
 
-    def left_out(self, others: t.Container[str]) -> bool:
+    def left_out(self, names: t.Container[str]) -> bool:
         """Return whether nothing on this node uses it, given the other runtimes that are there."""
         return False
 

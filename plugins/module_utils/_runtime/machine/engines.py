@@ -108,12 +108,12 @@ class Podman(Runtime):
 
     kind = PODMAN
 
-    def view(self, path: str, wanted: RuntimeOptions) -> RuntimeView:
+    def view(self, path: str, options: RuntimeOptions) -> RuntimeView:
         version = self._version()
-        has_cdi(self.kind, version, wanted)
+        has_cdi(self.kind, version, options)
         folders, file = self._folders() if version >= PODMAN_FOLDERS else ((), "")
         folders = folders or podman_defaults(version)
-        warnings = podman(wanted, version, folders, file)
+        warnings = podman(options, version, folders, file)
         return RuntimeView(version, effective={"cdi_spec_dirs": [*folders]}, warnings=warnings)
 
     def _folders(self) -> t.Tuple[t.Tuple[str, ...], str]:
