@@ -367,7 +367,7 @@ def test_unknown_version_is_told_once_the_lists_are_new() -> None:
 
 OTHERS = [
     {"distribution": "rhel", "codename": "", "title": "Red Hat Enterprise Linux 9"},
-    {"codename": "forky", "title": "Debian forky"},
+    {"codename": "buster", "title": "Debian buster"},
 ]
 
 
