@@ -262,7 +262,7 @@ class Served(Service):
 def test_pages_tell_health_readiness_and_metrics() -> None:
     served = Served()
     address = scraping.free_address()
-    pages = served._told(address)
+    pages = served._serve_pages(address)
 
     def page(path: str) -> tuple[int, str]:
         connection = http.client.HTTPConnection(*address, timeout=LIMIT)
