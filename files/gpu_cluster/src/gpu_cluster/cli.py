@@ -1,11 +1,10 @@
 # Copyright (c) 2026, the gpu.node authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""The command line: admit pods with HAMi's resources, and show what is made of them."""
+"""The command line of gpu-cluster: a webhook for pods with HAMi's resources, and previews of what it creates."""
 
 from __future__ import annotations
 
-import argparse
 from collections.abc import Sequence
 
 from gpu_plugin.tools import commands
@@ -15,15 +14,14 @@ from . import __version__
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command line. Returns the exit status."""
-    return commands.run(_parser(), arguments)
-
-
-def _parser() -> argparse.ArgumentParser:
-    return commands.parser(
+    parser = commands.parser(
         f"gpu-cluster {__version__}",
         "Have pods share GPUs, from the cluster or from a desk",
-        commands.room(f"{__package__}.webhook", "let pods with HAMi's resources run with claims"),
-        commands.room(
+        commands.package_command(
+            f"{__package__}.webhook", "let pods with HAMi's resources run with claims"
+        ),
+        commands.package_command(
             f"{__package__}.show", "print claims of manifests, and slices of planned nodes"
         ),
     )
+    return commands.run(parser, arguments)

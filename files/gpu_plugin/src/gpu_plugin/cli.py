@@ -42,9 +42,13 @@ def _parser() -> argparse.ArgumentParser:
         ("mig-label", "apply the MIG layout that a label asks for", _label_options, _mig_label),
         ("settings", "set the GPUs again (at boot)", _settings_options, _settings),
         ("cdi", "describe the GPUs to container runtimes (at boot)", _cdi_options, _cdi),
-        commands.room(f"{__package__}.mps", "share a device by CUDA's Multi-Process Service"),
-        commands.room(f"{__package__}.labels", "label the node with what its GPUs are"),
-        commands.room(f"{__package__}.dra", "give GPUs to claims of Dynamic Resource Allocation"),
+        commands.package_command(
+            f"{__package__}.mps", "share a device by CUDA's Multi-Process Service"
+        ),
+        commands.package_command(f"{__package__}.labels", "label the node with what its GPUs are"),
+        commands.package_command(
+            f"{__package__}.dra", "give GPUs to claims of Dynamic Resource Allocation"
+        ),
     )
 
 

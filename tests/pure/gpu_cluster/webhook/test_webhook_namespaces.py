@@ -11,7 +11,7 @@ import pytest
 from gpu_cluster.hami.errors import Refused
 from gpu_cluster.hami.mutation import mutate
 from gpu_cluster.webhook import limits
-from gpu_cluster.webhook.namespaces import FRESH, RIGHTS, Namespaces
+from gpu_cluster.webhook.namespaces import MAX_AGE, RIGHTS, Namespaces
 from gpu_plugin._shared._cluster.machine.api import ApiError
 
 from tests.fakes.cluster.hami_pods import MPS_NODES, SETTINGS, Json, pod
@@ -98,7 +98,7 @@ def test_limits_are_read_once_for_the_pods_of_a_deployment() -> None:
     for _pod in range(10):
         check(access, namespaces=namespaces)
     assert len(access.asked) == 3
-    access.now = FRESH
+    access.now = MAX_AGE
     access.objects = {"limitranges": [limit_range(max={MEMORY: "1"})]}
     with pytest.raises(Refused):
         check(access, namespaces=namespaces)
@@ -113,7 +113,7 @@ def test_the_number_of_namespaces_that_are_known_is_bounded(
     namespaces = Namespaces(access, SETTINGS)
     for number in range(10):
         check(access, f"team-{number}", namespaces)
-    assert len(namespaces._known) <= 3
+    assert len(namespaces._cache) <= 3
 
 
 def test_without_the_rights_a_pod_is_refused_with_what_to_apply() -> None:

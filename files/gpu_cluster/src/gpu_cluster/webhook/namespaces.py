@@ -1,7 +1,7 @@
 # Copyright (c) 2026, the gpu.node authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""LimitRanges, ResourceQuotas and DeviceClasses, by which pods that get claims are judged."""
+"""Checks a pod's claims against the LimitRanges and ResourceQuotas of its namespace."""
 
 from __future__ import annotations
 
@@ -20,9 +20,8 @@ from ..hami.template import Template
 from . import limits
 from .templates import API
 
-FRESH: Final = (
-    1.0  # seconds for which limits hold that were read, as the pods of a Deployment come at once
-)
+# Seconds that the limits of a namespace are cached, since the pods of a Deployment arrive in a burst.
+MAX_AGE: Final = 1.0
 RIGHTS: Final = (
     "give the webhook's ServiceAccount list of limitranges, resourcequotas, and deviceclasses: apply"
     " files/kubernetes/dra/webhook.yaml again"
@@ -31,8 +30,13 @@ Json = Mapping[str, Any]
 
 
 @dataclass(frozen=True)
-class Limits:
-    """The objects that limit a namespace, and the DeviceClasses if it has a quota."""
+class NamespaceLimits:
+    """The objects that limit a namespace.
+
+    Attributes:
+        read_at: When they were read, by the clock of ``Namespaces``.
+        device_classes: Those of the cluster; empty without a quota, since only quotas count devices by class.
+    """
 
     read_at: float
     limit_ranges: Sequence[Json]
@@ -41,14 +45,14 @@ class Limits:
 
 
 class Namespaces:
-    """Applies the limits of namespaces to pods that get claims. Any thread may call."""
+    """Checks pods that get claims against the limits of their namespaces. Thread-safe."""
 
     def __init__(
         self, access: Access, settings: Settings, clock: Callable[[], float] = time.monotonic
     ) -> None:
         self._access, self._settings, self._clock = access, settings, clock
         self._lock = threading.Lock()
-        self._known: dict[str, Limits] = {}
+        self._cache: dict[str, NamespaceLimits] = {}
 
     def check(self, namespace: str, pod: Json, templates: Sequence[Template]) -> None:
         """Refuse a pod that its namespace's limits don't allow.
@@ -57,26 +61,28 @@ class Namespaces:
             Refused: if a LimitRange or a ResourceQuota doesn't allow the pod.
             ApiError: if the limits can't be read.
         """
-        known = self._limits(namespace)
-        check_limit_ranges(pod, self._settings, known.limit_ranges)
-        check_quotas(pod, self._settings, templates, known.quotas, known.device_classes)
+        current = self._read_limits(namespace)
+        check_limit_ranges(pod, self._settings, current.limit_ranges)
+        check_quotas(pod, self._settings, templates, current.quotas, current.device_classes)
 
-    def _limits(self, namespace: str) -> Limits:
+    def _read_limits(self, namespace: str) -> NamespaceLimits:
+        """Return the limits of a namespace, from the cache if they are recent."""
         moment = self._clock()
         with self._lock:
-            known = self._known.get(namespace)
-        if known is not None and moment - known.read_at < FRESH:
-            return known
+            cached = self._cache.get(namespace)
+        if cached is not None and moment - cached.read_at < MAX_AGE:
+            return cached
+        # The lock isn't held here: a slow API server must not stall the reviews of other namespaces.
         path = f"/api/v1/namespaces/{namespace}"
         ranges = self._list(f"{path}/limitranges", "LimitRange")
         quotas = self._list(f"{path}/resourcequotas", "ResourceQuota")
         classes = self._list(f"{API}/deviceclasses", "DeviceClass") if quotas else ()
-        known = Limits(moment, ranges, quotas, classes)
+        current = NamespaceLimits(moment, ranges, quotas, classes)
         with self._lock:
-            if len(self._known) >= limits.MOST_NAMESPACES:
-                self._known.clear()
-            self._known[namespace] = known
-        return known
+            if len(self._cache) >= limits.MOST_NAMESPACES:
+                self._cache.clear()
+            self._cache[namespace] = current
+        return current
 
     def _list(self, path: str, kind: str) -> Sequence[Json]:
         return tuple(items(self._access.ask, f"listing {kind} objects", path, rights=RIGHTS))

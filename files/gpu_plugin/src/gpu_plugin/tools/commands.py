@@ -49,8 +49,8 @@ def parser(version: str, description: str, *specifications: Given) -> argparse.A
     return top
 
 
-def room(package: str, text: str) -> Given:
-    """Return a command of a package's name, whose options, and what runs it, are in its file command."""
+def package_command(package: str, text: str) -> Given:
+    """Return a command named after a package, whose module ``command`` has its options and runs it."""
 
     def fill(parser: argparse.ArgumentParser) -> None:
         importlib.import_module(f"{package}.command").fill(parser)
