@@ -178,11 +178,13 @@ def _answered(socket: Path, method: str, request: Any, answer: Any) -> Any:
 def _device(folder: Path, tracer: Tracer) -> None:
     plugins = folder / "kubelet/device-plugins"
     plugins.mkdir(parents=True)
-    paths = daemon.Paths(plugins / "kubelet.sock", folder / "run/status.json", folder / "root")
+    settings = daemon.Settings(
+        plugins / "kubelet.sock", folder / "run/status.json", folder / "root"
+    )
     request = api_pb2.AllocateRequest()
     request.container_requests.add(devices_ids=[UUID])
     with _gpu(folder):
-        serving = daemon.Daemon(paths, _source(folder))
+        serving = daemon.Daemon(settings, _source(folder))
         with tracer.following():
             serving.begin()
             socket = plugins / "nvidia-gpu.sock"

@@ -19,7 +19,7 @@ import pytest
 from gpu_plugin import daemon
 from gpu_plugin.advertise.decide import NOBODY
 from gpu_plugin.config.sources import Source
-from gpu_plugin.daemon import Daemon, Paths
+from gpu_plugin.daemon import Daemon, Settings
 from gpu_plugin.model.inventory import GpuView, Inventory
 from gpu_plugin.model.mps import paths
 from gpu_plugin.model.mps.settings import Offer
@@ -114,8 +114,8 @@ class Scene:
         self.shared = MPS.format(self.root)
         options = argparse.Namespace(config=str(self.config))
         socket = folder / "kubelet/device-plugins/kubelet.sock"
-        paths = Paths(socket, self.run / "status.json", folder, quiet=0.0)
-        self.daemon = Daemon(paths, Source(options, {}))
+        settings = Settings(socket, self.run / "status.json", folder, quiet=0.0)
+        self.daemon = Daemon(settings, Source(options, {}))
 
     def round(self) -> int:
         """Go round once. Returns how often it was decided."""

@@ -225,7 +225,7 @@ def _run(options: argparse.Namespace) -> int:
     from .driver.nvml import DriverReplaced
 
     source = sources.Source(options, os.environ)
-    paths = daemon.Paths(
+    settings = daemon.Settings(
         options.kubelet_socket,
         options.status_file,
         options.host_root,
@@ -236,7 +236,7 @@ def _run(options: argparse.Namespace) -> int:
     )
     try:
         with instance_lock.hold(options.status_file.parent, os.environ, options.lock_timeout):
-            return daemon.Daemon(paths, source).run()
+            return daemon.Daemon(settings, source).run()
     except DriverReplaced:
         logs.info("the driver was replaced, restarting")
         commands.restart()

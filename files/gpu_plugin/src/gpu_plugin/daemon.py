@@ -1,7 +1,7 @@
 # Copyright (c) 2026, the gpu.node authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""The daemon: what is known of the GPUs decides what is advertised, which is served until it changes."""
+"""The device plugin's daemon: decides which devices to advertise, and serves them to the kubelet until that changes."""
 
 from __future__ import annotations
 
@@ -34,13 +34,23 @@ from .tools.chores import Chore, errors
 from .tools.files import StateFile
 from .tools.process import Process
 
-TICK: Final = 0.5
+TICK: Final = 0.5  # seconds between two rounds, unless something wakes the loop
 FEED: Final = 5.0  # seconds between two feeds of the watchdog, which waits for six times as long
 
 
 @dataclass(frozen=True)
-class Paths:
-    """Where things are, and how often to look."""
+class Settings:
+    """The settings that come from the command line alone, since a reload can't change them.
+
+    Attributes:
+        kubelet_socket: The socket that device plugins register at.
+        status_file: Where the state is reported; files of this run are in its folder.
+        host_root: Where the host's / is mounted.
+        rescan: Seconds between two scans of the GPUs.
+        quiet: Seconds without a fault after which a GPU is healthy again.
+        mps_managers: What runs the managers of MPS daemons: systemd, own, or empty to choose.
+        state_directory: The folder that survives a reboot, if there is one.
+    """
 
     kubelet_socket: Path
     status_file: Path
@@ -54,28 +64,29 @@ class Paths:
 class Daemon(Process):
     """The main loop decides and publishes. It never waits for NVML, which has a thread of its own.
 
-    NodeError: the configuration can't be used.
+    Raises:
+        NodeError: if the configuration can't be used.
     """
 
-    def __init__(self, paths: Paths, source: Source) -> None:
-        root, run = paths.host_root, paths.status_file.parent
+    def __init__(self, settings: Settings, source: Source) -> None:
+        root, run = settings.host_root, settings.status_file.parent
+        state_directory = settings.state_directory
         feed = logs.watchdog(FEED)
-        super().__init__(StateFile(paths.status_file), min(TICK, paths.rescan), feed)
+        super().__init__(StateFile(settings.status_file), min(TICK, settings.rescan), feed)
         self._observer = observer = Observer()
-        last_good = LastGood(source, paths.state_directory)
+        last_good = LastGood(source, state_directory)
         self._configuration = InForce(source, last_good, root, observer)
         self._gpus = GpuWatch(
-            root, run, paths.rescan, paths.quiet, observer, self.wake, paths.state_directory
+            root, run, settings.rescan, settings.quiet, observer, self.wake, state_directory
         )
         self._host, self._slices = HostFiles(root, run), TimeSlices(run, root)
-        self._mps = Reconciler(run / "mps", units.choose(paths.mps_managers, run / "mps"))
+        self._mps = Reconciler(run / "mps", units.choose(settings.mps_managers, run / "mps"))
         self._advertised, self._published = Advertised(), Published(observer)
-        self._manager = Manager(paths.kubelet_socket, self._published)
-        kubelet = paths.kubelet_socket.parent.parent
-        kept_in = paths.state_directory or run
+        self._manager = Manager(settings.kubelet_socket, self._published)
+        kubelet_root = settings.kubelet_socket.parent.parent
         claims, self._vanished = read_claims(checkpoint_of(root)), Vanished()
-        self._holders = HolderWatch(kubelet, kept_in, self.wake, claims=claims)
-        self._handover = Handover(kubelet, claims, lambda: self._gpus.inventory)
+        self._holders = HolderWatch(kubelet_root, state_directory or run, self.wake, claims=claims)
+        self._handover = Handover(kubelet_root, claims, lambda: self._gpus.inventory)
         self._telemetry = Telemetry(
             lambda: daemons_pages(
                 observer, self.last, lambda: self._configuration.config.sharing.mps_root
@@ -91,7 +102,7 @@ class Daemon(Process):
         )
 
     def begin(self) -> int:
-        """Look at the GPUs, and serve them."""
+        """Scan the GPUs, ask the kubelet what pods hold, and serve the devices. Returns the exit status."""
         os.umask(0o077)
         self._configuration.log("started", version=__version__)
         self._gpus.first_look(self._configuration.config, super().pause)
@@ -104,68 +115,81 @@ class Daemon(Process):
         return 0
 
     def pause(self) -> bool:
-        """Serve the metrics, which are loaded once all else is there, and wait for the next round."""
+        """Serve the metrics, then wait for the next round. Returns whether the loop goes on.
+
+        Their libraries take long to load, so that devices are served first.
+        """
         self._telemetry.chore.run(self._configuration.config.metrics)
         return super().pause()
 
     def close(self) -> None:
-        """Stop serving."""
+        """Stop serving, and remove the status file."""
         self._telemetry.stop()
         self._manager.stop()
         self._mps.close()
         self.status.remove()
 
     def round(self) -> None:
-        """Decide and publish. DriverReplaced: start another process."""
-        asked = self.reloading()
-        news = self._configuration.reload(self._check_change, asked=asked)
-        news |= self._gpus.tick(self._configuration.config, at_once=asked)
+        """Decide, publish and report.
+
+        Raises:
+            DriverReplaced: if only a new process can load the driver's library.
+        """
+        reload_requested = self.reloading()
+        changed = self._configuration.reload(self._check_change, asked=reload_requested)
+        changed |= self._gpus.tick(self._configuration.config, at_once=reload_requested)
         waiting = bool(self._advertised.held or self._vanished.allocations)
-        news |= self._holders.tick(waiting=waiting)
-        if self._reconcile.run() or news or not self._advertise.ran:
+        changed |= self._holders.tick(waiting=waiting)
+        if self._reconcile.run() or changed or not self._advertise.ran:
             self._advertise.run()
-        if self._holders.knows_kubelet:  # or it might give away what a container has
+        # A kubelet that has forgotten its allocations would give a container's device to a second one.
+        if self._holders.knows_kubelet:
             self._register.run()
         if self._holders.settled:
             self._vanished.look(self._holders.answer, self._gpus.inventory)
         if self._manager.folder.lost():
             logs.error("the kubelet's folder was recreated, and only a new process can write there")
             self.stopping = True
-        self._tell()
+        self._report_state()
 
     def _check_start(self, config: Config) -> bool:
-        """Refuse a configuration that the node does not allow. Returns whether that is known."""
-        known = self._handover.check(config.dra)
-        return self._check_mps(config) and known
+        """Refuse a configuration of this start that the node does not allow.
+
+        Returns:
+            Whether the node could be asked; False while the driver or the kubelet does not answer.
+
+        Raises:
+            ConfigError: if a GPU would be given away twice, or can't be shared as configured.
+        """
+        could_check = self._handover.check(config.dra)
+        return self._check_sharing(config) and could_check
 
     def _check_change(self, config: Config) -> bool:
-        """Refuse one that does not go with what is in force."""
+        """Refuse a configuration that can't replace the one in force: as _check_start(), for a reload."""
         before = self._configuration.config.dra
-        known = self._handover.check(config.dra, before)
-        return self._check_mps(config) and known
+        could_check = self._handover.check(config.dra, before)
+        return self._check_sharing(config) and could_check
 
-    def _check_mps(self, config: Config) -> bool:
-        """Refuse a configuration that asks for shares which the devices can't have now.
-
-        Returns whether that is known.
-        """
+    def _check_sharing(self, config: Config) -> bool:
+        """Refuse a configuration with shares that the devices can't have. Returns whether that could be checked."""
         if self._gpus.inventory.absent:
             return False
         advertised = decide(self._gpus.inventory, {}, config)
         if advertised.refusal:
             return False
-        if why := advertised.crowded:
-            raise ConfigError(f"sharing can't be as it is: {why}", hint="choose fewer replicas")
-        if why := advertised.unsharable or self._mps.refuses(advertised.mps):
-            raise ConfigError(f"sharing.mps can't be as it is: {why}")
+        if problem := advertised.crowded:
+            raise ConfigError(f"sharing can't be as it is: {problem}", hint="choose fewer replicas")
+        if problem := advertised.unsharable or self._mps.refuses(advertised.mps):
+            raise ConfigError(f"sharing.mps can't be as it is: {problem}")
         return True
 
     def _decide(self) -> None:
-        """Decide what is advertised, and publish it."""
+        """Decide which devices are advertised, have MPS and time slices follow, and publish them."""
         self._configuration.judge(self._check_start)
         config, inventory = self._configuration.config, self._gpus.inventory
         host, faults = self._host.look(config), self._gpus.faults()
         advertised = decide(inventory, faults, config, host, self._holders.holders)
+        # Without a driver, or with a refusal, the daemons of MPS and the time slices stay as they are.
         serves = not inventory.absent and not advertised.refusal
         if serves:
             self._mps.want(advertised.mps, config.sharing.mps_root, advertised.held)
@@ -186,20 +210,19 @@ class Daemon(Process):
         self._advertised = advertised
         self._published.put(Snapshot(advertised.resources, config, host, self._gpus.topology))
 
-    def _tell(self) -> None:
+    def _report_state(self) -> None:
         """Report to the status file, the metrics and systemd."""
         state, resources = self._state(), self._advertised.resources
-        served = (
-            f"serving: {sum(map(len, resources.values()))} devices of {len(resources)} resources"
-        )
+        devices = sum(map(len, resources.values()))
+        served = f"serving: {devices} devices of {len(resources)} resources"
         self.report(state, state["problem"] or served)
 
     def _state(self) -> dict[str, Any]:
-        """Return what the daemon does at the moment as JSON can hold it; the file has the process besides.
+        """Return the daemon's state for the status file and the metrics, as JSON can hold it.
 
-        A resource's devices are by UUID: of thousands of shares of a few GPUs there would be too much to read.
-        ``health`` has an entry for each GPU or MIG instance that is unhealthy, whatever it is advertised as;
-        ``verdicts`` say what is to be done about GPUs, by UUID.
+        Devices are listed by UUID with the number of their shares, since a few GPUs may have thousands of them.
+        ``health`` has an entry for each GPU or MIG instance that is unhealthy, however it is advertised;
+        ``verdicts`` say by UUID how a GPU can be repaired.
         """
         configuration, gpus, inventory = self._configuration, self._gpus, self._gpus.inventory
         advertised, registered = self._advertised, self._manager.registered()
