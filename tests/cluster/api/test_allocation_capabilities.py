@@ -183,7 +183,10 @@ def check_monitor(cluster: ModesCluster, mode: Mode, tenant: PreparedClaim) -> N
     plan.check_room(tenant, [monitor], limits)
     assert all(device.admin for device in monitor.devices)
     indices = {gpu.gpu.uuid: gpu.gpu.index for gpu in GPUS.gpus}
-    alone, together = report.gpus(indices, [tenant]), report.gpus(indices, [tenant, monitor])
+    alone, together = (
+        report.usage_by_gpu(indices, [tenant]),
+        report.usage_by_gpu(indices, [tenant, monitor]),
+    )
     for uuid, amounts in together.items():
         sees = any(device.gpu == uuid for device in monitor.devices)
         assert {**amounts, "claims": amounts["claims"] - sees} == alone[uuid]
@@ -266,7 +269,7 @@ def test_a_device_of_a_claim_is_named_by_its_gpu(
     known = [Devices(gpu.gpu, gpu.layout.instances, gpu.mig) for gpu in GPUS.gpus]
     allocation = Allocation("default", "job", "main", DRIVER, device.device)
     assert {place.gpu for place in places(allocation, known)} == {device.gpu}
-    amounts = report.gpus({device.gpu: 0}, [prepared])[device.gpu]
+    amounts = report.usage_by_gpu({device.gpu: 0}, [prepared])[device.gpu]
     share = {"shares": 1, "memory": 10000 << 20, "cores": 30}
     expected = share if request_name == "share claim" else dict.fromkeys(share, 0)
     assert amounts == {"index": 0, "claims": 1, **expected}

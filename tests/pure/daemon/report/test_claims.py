@@ -59,8 +59,8 @@ def state(**changes: Any) -> dict[str, Any]:
         "unhealthy": {},
         "quarantine": {"node": None, "gpus": {}},
         "chores": {},
-        "claims": report.claims(HELD),
-        "gpus": report.gpus({SECOND: 1, FIRST: 0}, HELD),
+        "claims": report.describe_claims(HELD),
+        "gpus": report.usage_by_gpu({SECOND: 1, FIRST: 0}, HELD),
         **changes,
     }
 
@@ -131,9 +131,11 @@ def test_metrics_tell_why_a_gpu_is_not_given_to_claims(
     hung = replace(view(1), problem=Problem(Kind.HUNG, "no answer"))
     uuids = ["GPU-0", "GPU-1", "GPU-2"]
     judged = inventory(view(0), hung, divided)
-    found = report.unhealthy(judged, [*uuids, "GPU-9"], {**unenforced, "GPU-2": "x"}, publish)
+    found = report.unhealthy_gpus(judged, [*uuids, "GPU-9"], {**unenforced, "GPU-2": "x"}, publish)
     assert found == reasons
-    told = state(unhealthy=found, gpus=report.gpus(dict(zip(uuids, range(3), strict=True)), ()))
+    told = state(
+        unhealthy=found, gpus=report.usage_by_gpu(dict(zip(uuids, range(3), strict=True)), ())
+    )
     (family,) = (
         one for one in report.Families(lambda: told).collect() if one.name.endswith("gpu_health")
     )

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, the gpu.node authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""What the driver's process does at the moment, for its status file and its metrics."""
+"""The parts of the DRA driver's state that its status file has, and the metrics made of that state."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ from ..slices.taints import UNENFORCED
 from ..tools.process import Last
 from .prepare.plan import is_share
 
-State = Mapping[str, Any]
+State = Mapping[str, Any]  # what the service reports at the end of a round, and the status file has
 
 
-def claims(held: Iterable[PreparedClaim]) -> list[dict[str, Any]]:
-    """Return the claims as JSON can hold them."""
+def describe_claims(prepared: Iterable[PreparedClaim]) -> list[dict[str, Any]]:
+    """Return the prepared claims as JSON can hold them, by namespace and name."""
     return [
         {
             "namespace": claim.namespace,
@@ -34,13 +34,13 @@ def claims(held: Iterable[PreparedClaim]) -> list[dict[str, Any]]:
             "uid": claim.uid,
             "state": claim.state,
             "enforcement": claim.enforcement,
-            "devices": [_device(device) for device in claim.devices],
+            "devices": [_describe_device(device) for device in claim.devices],
         }
-        for claim in sorted(held, key=lambda each: (each.namespace, each.name, each.uid))
+        for claim in sorted(prepared, key=lambda claim: (claim.namespace, claim.name, claim.uid))
     ]
 
 
-def _device(device: Device) -> dict[str, Any]:
+def _describe_device(device: Device) -> dict[str, Any]:
     return {
         "device": device.device,
         "request": device.request,
@@ -51,37 +51,44 @@ def _device(device: Device) -> dict[str, Any]:
     }
 
 
-def gpus(indices: Mapping[str, int], held: Iterable[PreparedClaim]) -> dict[str, dict[str, int]]:
-    """Return by UUID what of each GPU claims have: how many of them, shares, and their memory and cores."""
-    result = {
+def usage_by_gpu(
+    indices: Mapping[str, int], prepared: Iterable[PreparedClaim]
+) -> dict[str, dict[str, int]]:
+    """Return by UUID how many claims and shares each GPU has, with the memory and cores of the shares.
+
+    Args:
+        indices: The GPUs to count for: their indices by UUID.
+        prepared: The claims that hold devices of the node.
+    """
+    usage = {
         uuid: {"index": index, "claims": 0, "shares": 0, MEMORY: 0, CORES: 0}
         for uuid, index in indices.items()
     }
-    for claim in held:
-        for uuid in {device.gpu for device in claim.devices} & result.keys():
-            result[uuid]["claims"] += 1
+    for claim in prepared:
+        for uuid in {device.gpu for device in claim.devices} & usage.keys():
+            usage[uuid]["claims"] += 1
         for device in claim.devices:
-            if device.gpu in result and is_share(device):
-                gpu = result[device.gpu]
+            if device.gpu in usage and is_share(device):
+                gpu = usage[device.gpu]
                 gpu["shares"] += 1
                 gpu[MEMORY] += device.consumed.get(MEMORY, 0)
                 gpu[CORES] += device.consumed.get(CORES, 0)
-    return result
+    return usage
 
 
-def unhealthy(
+def unhealthy_gpus(
     judged: Inventory, uuids: Iterable[str], unenforced: Mapping[str, str], publish: str
 ) -> dict[str, str]:
-    """Return by UUID why devices of a GPU have a taint, of the GPUs of which some have one.
+    """Return by UUID why a GPU has tainted devices. GPUs without any are left out.
 
     Args:
-        judged: The inventory with what makes GPUs unhealthy.
+        judged: The inventory with the problems of its GPUs.
         uuids: The GPUs of the DRA driver.
         unenforced: Why shares of a GPU can't be enforced, by UUID.
-        publish: What a GPU outside of MIG mode is published as.
+        publish: What a GPU outside of MIG mode is published as: all, gpu or share.
     """
     views = {view.gpu.uuid: view for view in judged.gpus}
-    reasons = {uuid: _reason(views[uuid]) for uuid in uuids if uuid in views}
+    reasons = {uuid: _first_problem(views[uuid]) for uuid in uuids if uuid in views}
     for uuid, reason in reasons.items():
         has_shares = publish != GPU and not views[uuid].gpu.mig_current
         if not reason and has_shares and unenforced.get(uuid):
@@ -89,23 +96,23 @@ def unhealthy(
     return {uuid: reason for uuid, reason in reasons.items() if reason}
 
 
-def _reason(view: GpuView) -> str:
+def _first_problem(view: GpuView) -> str:
     problem = view.problem or next(iter(view.mig_problems.values()), None)
     return str(problem.kind.value) if problem else ""
 
 
 class Families(Collector):
-    """``state`` returns that of the driver's process."""
+    """The metric families of the DRA driver, made of the state that ``state`` returns."""
 
     def __init__(self, state: Callable[[], State]) -> None:
         self._state = state
 
     def collect(self) -> Iterator[Metric]:
-        """Return all families, with those that have no samples yet."""
+        """Yield all families; before the first round they have no samples."""
         state = self._state()
-        by_state = _gauge("claims", "Claims that hold devices of this node.", "state")
+        claims = _gauge("claims", "Claims that hold devices of this node.", "state")
         registered = _gauge("registered", "Whether the kubelet knows of the driver.")
-        gauges = [
+        usage = [
             (key, _gauge(f"gpu_{name}", text, "uuid", "index"))
             for key, name, text in (
                 ("claims", "claims", "Claims that have a device of a GPU."),
@@ -124,25 +131,27 @@ class Families(Collector):
         if state:
             for name in STATES:
                 count = sum(claim["state"] == name for claim in state["claims"])
-                by_state.add_metric([name], count)
+                claims.add_metric([name], count)
             registered.add_metric([], state["registered"])
-            for names in _devices(state):
-                devices.add_metric(names, 1)
+            for values in _claim_info_labels(state):
+                devices.add_metric(values, 1)
+            quarantine = state["quarantine"]
             for uuid, gpu in state["gpus"].items():
-                for key, family in gauges:
-                    family.add_metric([uuid, str(gpu["index"])], gpu[key])
+                index = str(gpu["index"])
+                for key, family in usage:
+                    family.add_metric([uuid, index], gpu[key])
                 reason = state["unhealthy"].get(uuid, "")
-                healthy.add_metric([uuid, str(gpu["index"]), reason], not reason)
-                aside = state["quarantine"]["node"] or uuid in state["quarantine"]["gpus"]
-                quarantined.add_metric([uuid, str(gpu["index"])], bool(aside))
+                healthy.add_metric([uuid, index, reason], not reason)
+                is_quarantined = bool(quarantine["node"]) or uuid in quarantine["gpus"]
+                quarantined.add_metric([uuid, index], is_quarantined)
             for name, error in state["chores"].items():
                 failed.add_metric([name], error is not None)
-        families = (family for _key, family in gauges)
-        yield from (by_state, registered, devices, *families, healthy, quarantined, failed)
+        usage_families = (family for _key, family in usage)
+        yield from (claims, registered, devices, *usage_families, healthy, quarantined, failed)
 
 
-def _devices(state: State) -> list[list[str]]:
-    """Return namespace and name of each claim, with each of its devices and the device's GPU."""
+def _claim_info_labels(state: State) -> list[list[str]]:
+    """Return the label values of claim_info, one row for each device of a claim, up to MOST_SERIES."""
     indices = {uuid: str(gpu["index"]) for uuid, gpu in state["gpus"].items()}
     devices = [(claim, device) for claim in state["claims"] for device in claim["devices"]]
     return [
@@ -156,12 +165,13 @@ def _gauge(name: str, text: str, *labels: str) -> GaugeMetricFamily:
     return GaugeMetricFamily(f"{PREFIX}dra_{name}", text, labels=labels)
 
 
-def pages(observer: Observer, last: Last) -> dict[str, Page]:
-    """Return the pages by their path: metrics, and whether the process goes round."""
-    return served(observer, last, Families(lambda: last()[0]), _unready)
+def build_pages(observer: Observer, last: Last) -> dict[str, Page]:
+    """Return the pages of the driver's endpoint by path: its metrics, liveness and readiness."""
+    return served(observer, last, Families(lambda: last()[0]), _readiness_problem)
 
 
-def _unready(state: State, age: float) -> str:
+def _readiness_problem(state: State, age: float) -> str:
+    """Return why the driver isn't ready, empty if it is. ``age`` is that of the state, in seconds."""
     if problem := health(state, age):
         return problem
     if not state:

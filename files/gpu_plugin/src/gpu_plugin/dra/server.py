@@ -1,10 +1,10 @@
 # Copyright (c) 2026, the gpu.node authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""The gRPC edge of the DRA driver: a socket that the kubelet finds it by, and one for all that it calls.
+"""The gRPC services of the DRA driver: one socket to register with the kubelet, and one that the kubelet calls.
 
-Each claim gets an answer in time, whatever hangs behind it: it is worked on in a thread of its own. What takes too
-long goes on, and the kubelet's next call finds it done or waits for the same work.
+Each claim is prepared in a thread of its own, so that one that hangs delays no other and every call is answered before
+the kubelet gives up. Work that takes longer goes on, and the kubelet's next call waits for it or gets its result.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
-from concurrent.futures import TimeoutError as TooLate
+from concurrent.futures import TimeoutError as FutureTimeout
 from pathlib import Path
 from typing import Any, Final, NamedTuple, TypeVar
 
@@ -34,18 +34,22 @@ from .health import DeviceHealth, HealthNews
 from .prepare.apply import PreparedDevice, Preparer
 
 WORKERS: Final = 16
-GRACE: Final = 2.0  # seconds that calls have to end
+GRACE: Final = 2.0  # seconds for calls in progress when a server stops
 VERSIONS: Final = (v1.VERSION, health_rpc.VERSION)
-MARGIN: Final = 5.0  # seconds that an answer comes before the kubelet stops waiting for it
-KUBELETS: Final = 45.0  # seconds that it waits
-STATES: Final = {None: health_pb2.UNKNOWN, True: health_pb2.HEALTHY, False: health_pb2.UNHEALTHY}
+KUBELET_TIMEOUT: Final = 45.0  # seconds that the kubelet waits for an answer
+MARGIN: Final = 5.0  # seconds before that, when it is answered at the latest
+HEALTH_STATES: Final = {
+    None: health_pb2.UNKNOWN,
+    True: health_pb2.HEALTHY,
+    False: health_pb2.UNHEALTHY,
+}
 Handlers = Mapping[str, "grpc.RpcMethodHandler[Any, Any]"]
 PREPARE, UNPREPARE = "NodePrepareResources", "NodeUnprepareResources"
-MOST: Final = 256  # claims that are worked on at a time
-LONGEST: Final = 1024  # characters of an error, which becomes an Event of the pod
+MAX_CLAIMS: Final = 256  # in progress at the same time
+MAX_ERROR_LENGTH: Final = 1024  # characters; the kubelet makes an Event of the pod of each error
 T = TypeVar("T")
-Answers = dict[str, T | Exception]
-Took = Callable[[str, float, bool], None]  # the call, its seconds, and whether it failed
+Results = dict[str, T | Exception]  # by the UIDs of claims
+RecordDuration = Callable[[str, float, bool], None]  # the call, its seconds, and whether it failed
 
 
 class Claim(NamedTuple):
@@ -57,48 +61,48 @@ class Claim(NamedTuple):
 
 
 class Calls:
-    """Any thread may call. ``took`` is told how long each claim took."""
+    """The work that the kubelet's calls ask for, each claim in a thread of its own. Thread-safe.
 
-    def __init__(self, preparer: Preparer, took: Took) -> None:
-        self._preparer, self._took = preparer, took
+    ``record_duration`` is called once the work on a claim has ended.
+    """
+
+    def __init__(self, preparer: Preparer, record_duration: RecordDuration) -> None:
+        self._preparer, self._record_duration = preparer, record_duration
         self._lock = threading.Lock()
-        self._under_way: dict[tuple[str, str], Future[Any]] = {}
+        self._in_progress: dict[tuple[str, str], Future[Any]] = {}  # by call and UID
 
     def prepare(
         self, claims: Sequence[Claim], seconds: float
-    ) -> Answers[tuple[PreparedDevice, ...]]:
-        """Return what containers get by the claims' UIDs, or why not; within so many seconds."""
-        return self._all(PREPARE, claims, seconds, lambda claim: self._preparer.prepare(*claim))
+    ) -> Results[tuple[PreparedDevice, ...]]:
+        """Prepare claims; return within ``seconds`` the devices of each, or why it has none."""
+        return self._run(PREPARE, claims, seconds, lambda claim: self._preparer.prepare(*claim))
 
-    def unprepare(self, claims: Sequence[Claim], seconds: float) -> Answers[None]:
-        """Give back what claims hold; return by their UIDs why that failed, if so."""
-        return self._all(
+    def unprepare(self, claims: Sequence[Claim], seconds: float) -> Results[None]:
+        """Free the devices of claims; return within ``seconds`` None for each, or why that failed."""
+        return self._run(
             UNPREPARE, claims, seconds, lambda claim: self._preparer.unprepare(claim.uid)
         )
 
-    def _all(
+    def _run(
         self, call: str, claims: Sequence[Claim], seconds: float, work: Callable[[Claim], T]
-    ) -> Answers[T]:
+    ) -> Results[T]:
         deadline = time.monotonic() + seconds
-        begun = {claim.uid: self._begin(call, claim, work) for claim in claims}
-        answers: Answers[T] = {}
-        for uid, future in begun.items():
-            answers[uid] = _answer(future, deadline)
-        return answers
+        futures = {claim.uid: self._start(call, claim, work) for claim in claims}
+        return {uid: _wait(future, deadline) for uid, future in futures.items()}
 
-    def _begin(self, call: str, claim: Claim, work: Callable[[Claim], T]) -> Future[T]:
-        """Return the work on a claim: that which is under way, or else one that begins."""
+    def _start(self, call: str, claim: Claim, work: Callable[[Claim], T]) -> Future[T]:
+        """Start the work on a claim, or join the work that an earlier call has started."""
         key = (call, claim.uid)
         with self._lock:
-            if result := self._under_way.get(key):
-                return result
+            if running := self._in_progress.get(key):
+                return running
             future: Future[T] = Future()
-            if len(self._under_way) >= MOST:
+            if len(self._in_progress) >= MAX_CLAIMS:
                 future.set_exception(
-                    NodeError(f"{MOST} claims are worked on, and no more at a time")
+                    NodeError(f"{MAX_CLAIMS} claims are worked on, and no more at a time")
                 )
                 return future
-            self._under_way[key] = future
+            self._in_progress[key] = future
         threading.Thread(
             target=self._work, args=(key, claim, work, future), name="claim", daemon=True
         ).start()
@@ -107,57 +111,53 @@ class Calls:
     def _work(
         self, key: tuple[str, str], claim: Claim, work: Callable[[Claim], T], future: Future[T]
     ) -> None:
-        begun = time.perf_counter()
+        call, _uid = key
+        started = time.perf_counter()
         try:
-            answer, error = work(claim), None
-        except Exception as failure:  # also what nobody foresaw is an answer to the kubelet
-            answer, error = None, _foreseen(failure)
-            where = f"{claim.namespace}/{claim.name}"
-            logs.warning(f"{key[0]} failed", claim=where, uid=claim.uid, cause=error)
-        self._took(key[0], time.perf_counter() - begun, error is not None)
+            result, error = work(claim), None
+        except Exception as failure:  # the kubelet gets an answer whatever fails
+            result, error = None, _as_node_error(failure)
+            name = f"{claim.namespace}/{claim.name}"
+            logs.warning(f"{call} failed", claim=name, uid=claim.uid, cause=error)
+        self._record_duration(call, time.perf_counter() - started, error is not None)
+        # Before the result is there: a call that gets it may ask for the same claim again at once.
         with self._lock:
-            del self._under_way[key]
+            del self._in_progress[key]
         if error is not None:
             future.set_exception(error)
         else:
-            future.set_result(answer)  # type: ignore[arg-type]
+            future.set_result(result)  # type: ignore[arg-type]
 
 
-def _answer(work: Future[Any], deadline: float) -> Any:
+def _wait(future: Future[Any], deadline: float) -> Any:
+    """Return the result of the work or its error, and an error if there is none by the deadline."""
     try:
-        return work.result(max(deadline - time.monotonic(), 0.0))
-    except TooLate:
+        return future.result(max(deadline - time.monotonic(), 0.0))
+    except FutureTimeout:
         return NodeError("it takes longer than the kubelet waits", hint="none: it goes on")
     except Exception as error:
         return error
 
 
-def _foreseen(failure: Exception) -> NodeError:
+def _as_node_error(failure: Exception) -> NodeError:
     text = (
         str(failure) if isinstance(failure, NodeError) else f"{type(failure).__name__}: {failure}"
     )
-    return NodeError(cut(printable(text), LONGEST))
+    return NodeError(cut(printable(text), MAX_ERROR_LENGTH))
 
 
-def _listener(path: Path, services: Mapping[str, Handlers]) -> Listener:
-    handlers = [
-        grpc.method_handlers_generic_handler(name, dict(each)) for name, each in services.items()
-    ]
-    return Listener(path, lambda: handlers, WORKERS, GRACE)
-
-
-class Registered:
-    """What the kubelet said last of the registration."""
+class Registration:
+    """The registration service, and how the kubelet's last registration of the driver ended."""
 
     def __init__(self, endpoint: Path) -> None:
         self._endpoint = endpoint
         self.is_registered, self.problem = False, ""
 
     def handlers(self) -> Handlers:
-        """Return what answers the kubelet's calls."""
+        """Return the handlers of the service's methods."""
         return {
-            "GetInfo": _unary(self._info, registration_pb2.InfoRequest),
-            "NotifyRegistrationStatus": _unary(
+            "GetInfo": _unary_handler(self._info, registration_pb2.InfoRequest),
+            "NotifyRegistrationStatus": _unary_handler(
                 self._note_status, registration_pb2.RegistrationStatus
             ),
         }
@@ -182,27 +182,40 @@ class Registered:
 
 
 class Driver:
-    """Both sockets. All that is done happens in ``calls``; ``health`` has what is told of devices."""
+    """The servers on both sockets.
+
+    Args:
+        socket: The socket of the driver, which the kubelet calls.
+        registry: The socket that the kubelet finds the driver by.
+        calls: Prepares and unprepares claims.
+        health: The health of the devices, which the kubelet watches.
+    """
 
     def __init__(self, socket: Path, registry: Path, calls: Calls, health: HealthNews) -> None:
         self._calls, self._health = calls, health
-        self.registered = Registered(socket)
-        self._plugin = _listener(socket, self._services())
-        self._registry = _listener(
+        self.registered = Registration(socket)
+        self._plugin = _make_listener(socket, self._services())
+        self._registry = _make_listener(
             registry, {registration.REGISTRATION: self.registered.handlers()}
         )
 
     def tick(self) -> None:
-        """Bring back what is lost of the sockets, the kubelet's way to the driver last. SocketUnusable."""
-        for endpoint in (self._plugin, self._registry):
-            if not endpoint.intact:
+        """Listen on sockets that are not there, or not ours, any more.
+
+        The registration socket comes last, since the kubelet calls the driver as soon as it finds that.
+
+        Raises:
+            SocketUnusable: if a socket can't be listened on.
+        """
+        for listener in (self._plugin, self._registry):
+            if not listener.intact:
                 self.registered.is_registered = False
-                endpoint.start()
-            if endpoint is self._plugin and not self._plugin.intact:
+                listener.start()
+            if listener is self._plugin and not self._plugin.intact:
                 return
 
     def stop(self) -> None:
-        """Stop both, the kubelet's way to the driver first."""
+        """Stop both servers, the one that the kubelet finds the driver by first."""
         self._health.close()
         self._registry.stop()
         self._plugin.stop()
@@ -210,8 +223,8 @@ class Driver:
     def _services(self) -> dict[str, Handlers]:
         return {
             v1.DRA_PLUGIN: {
-                PREPARE: _unary(self._prepare, v1_pb2.NodePrepareResourcesRequest),
-                UNPREPARE: _unary(self._unprepare, v1_pb2.NodeUnprepareResourcesRequest),
+                PREPARE: _unary_handler(self._prepare, v1_pb2.NodePrepareResourcesRequest),
+                UNPREPARE: _unary_handler(self._unprepare, v1_pb2.NodeUnprepareResourcesRequest),
             },
             health_rpc.HEALTH: {
                 "NodeWatchResources": grpc.unary_stream_rpc_method_handler(
@@ -225,28 +238,37 @@ class Driver:
     def _prepare(
         self, request: v1_pb2.NodePrepareResourcesRequest, context: grpc.ServicerContext
     ) -> v1_pb2.NodePrepareResourcesResponse:
-        return _prepared(self._calls.prepare(_claims(request), _seconds(context)))
+        return _prepare_response(self._calls.prepare(_claims(request), _time_limit(context)))
 
     def _unprepare(
         self, request: v1_pb2.NodeUnprepareResourcesRequest, context: grpc.ServicerContext
     ) -> v1_pb2.NodeUnprepareResourcesResponse:
-        answers = self._calls.unprepare(_claims(request), _seconds(context))
-        answer = v1_pb2.NodeUnprepareResourcesResponse()
-        for uid, result in answers.items():
-            answer.claims[uid].error = str(result) if isinstance(result, Exception) else ""
-        return answer
+        results = self._calls.unprepare(_claims(request), _time_limit(context))
+        response = v1_pb2.NodeUnprepareResourcesResponse()
+        for uid, result in results.items():
+            # Indexing adds the claim: the kubelet expects each in the response.
+            response.claims[uid].error = str(result) if isinstance(result, Exception) else ""
+        return response
 
     def _watch(
         self, _request: object, context: grpc.ServicerContext
     ) -> Iterator[health_pb2.NodeWatchResourcesResponse]:
-        """Stream the health of all devices, at each change."""
+        """Stream the health of all devices, again at each change."""
         if not context.add_callback(self._health.wake):
             return
         for devices in self._health.follow(context.is_active):
-            yield health_pb2.NodeWatchResourcesResponse(devices=map(_health, devices))
+            yield health_pb2.NodeWatchResourcesResponse(devices=map(_health_message, devices))
 
 
-def _unary(call: Callable[..., Any], request: Any) -> grpc.RpcMethodHandler[Any, Any]:
+def _make_listener(path: Path, services: Mapping[str, Handlers]) -> Listener:
+    handlers = [
+        grpc.method_handlers_generic_handler(name, dict(methods))
+        for name, methods in services.items()
+    ]
+    return Listener(path, lambda: handlers, WORKERS, GRACE)
+
+
+def _unary_handler(call: Callable[..., Any], request: Any) -> grpc.RpcMethodHandler[Any, Any]:
     return grpc.unary_unary_rpc_method_handler(
         call, request.FromString, lambda answer: answer.SerializeToString()
     )
@@ -256,33 +278,35 @@ def _claims(request: Any) -> list[Claim]:
     return [Claim(claim.namespace, claim.name, claim.uid) for claim in request.claims]
 
 
-def _seconds(context: grpc.ServicerContext) -> float:
-    """Return how long an answer may take."""
-    return max(min(context.time_remaining() or KUBELETS, KUBELETS) - MARGIN, 0.0)
+def _time_limit(context: grpc.ServicerContext) -> float:
+    """Return how many seconds an answer may take, so that the kubelet gets it before it gives up."""
+    return max(min(context.time_remaining() or KUBELET_TIMEOUT, KUBELET_TIMEOUT) - MARGIN, 0.0)
 
 
-def _prepared(answers: Answers[tuple[PreparedDevice, ...]]) -> v1_pb2.NodePrepareResourcesResponse:
-    answer = v1_pb2.NodePrepareResourcesResponse()
-    for uid, those in answers.items():
-        if isinstance(those, Exception):
-            answer.claims[uid].error = str(those)
+def _prepare_response(
+    results: Results[tuple[PreparedDevice, ...]],
+) -> v1_pb2.NodePrepareResourcesResponse:
+    response = v1_pb2.NodePrepareResourcesResponse()
+    for uid, result in results.items():
+        if isinstance(result, Exception):
+            response.claims[uid].error = str(result)
             continue
-        answer.claims[uid].SetInParent()
-        for device in those:
-            answer.claims[uid].devices.add(
+        response.claims[uid].SetInParent()  # a claim without devices is in the response too
+        for device in result:
+            response.claims[uid].devices.add(
                 request_names=device.requests,
                 pool_name=device.pool,
                 device_name=device.device,
                 cdi_device_ids=[device.cdi],
                 share_id=device.share_id or None,
             )
-    return answer
+    return response
 
 
-def _health(device: DeviceHealth) -> health_pb2.DeviceHealth:
+def _health_message(device: DeviceHealth) -> health_pb2.DeviceHealth:
     return health_pb2.DeviceHealth(
         device=health_pb2.DeviceIdentifier(pool_name=device.pool, device_name=device.device),
-        health=STATES[device.healthy],
+        health=HEALTH_STATES[device.healthy],
         last_updated_time=int(time.time()),
         message=device.message,
     )

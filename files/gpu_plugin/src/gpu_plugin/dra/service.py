@@ -126,7 +126,7 @@ class Service(Process):
         calls = Calls(self._preparer, self._took)
         self._driver = Driver(paths.socket, paths.registration, calls, self._health)
         self._folders = tuple(Folder(path.parent) for path in (paths.registration, paths.socket))
-        self._telemetry = Telemetry(lambda: report.pages(self._observer, self.last))
+        self._telemetry = Telemetry(lambda: report.build_pages(self._observer, self.last))
         self._restored = False
         self._faults: Faults = {}
         self._described = self._files.seen
@@ -291,10 +291,10 @@ class Service(Process):
             "registration_problem": registered.problem or None,
             "enforcement": dra.enforcement,
             "enforcement_problems": unenforced,
-            "unhealthy": report.unhealthy(known, uuids, unenforced, dra.publish),
+            "unhealthy": report.unhealthy_gpus(known, uuids, unenforced, dra.publish),
             "published": asdict(standing),
-            "claims": report.claims(held),
+            "claims": report.describe_claims(held),
             "quarantine": data_of(inventory.quarantine),
-            "gpus": report.gpus({error.uuid: error.index for error in ours}, held),
+            "gpus": report.usage_by_gpu({error.uuid: error.index for error in ours}, held),
             "chores": errors(self._chores),
         }
