@@ -30,13 +30,16 @@ from .listener import Listener, identity
 
 NO_DEVICES: Final = Devices()
 WORKERS: Final = 8
-GRACE: Final = 1.0  # seconds that calls have to end
-MOST_STREAMS: Final = 4  # each holds a worker for as long as it is open; the kubelet has one
+GRACE: Final = 1.0  # seconds for calls in progress when a server stops
+MAX_STREAMS: Final = 4  # an open stream occupies a worker; the kubelet needs one stream
 
 
 @dataclass(frozen=True)
 class Snapshot:
-    """What is advertised, and all that answers about it are made of: both are published as one."""
+    """The devices of each resource, with all that the answers about them depend on.
+
+    They are published together, so that no answer mixes devices and a configuration of different rounds.
+    """
 
     resources: Mapping[str, Devices] = field(default_factory=dict)
     config: Config = field(default_factory=Config)
@@ -45,7 +48,7 @@ class Snapshot:
 
 
 class Published:
-    """The snapshot that all servers answer from. ``changed`` wakes those that watch."""
+    """The snapshot that all servers answer from. ``changed`` is notified when there is another."""
 
     def __init__(self, observer: Observer | None = None) -> None:
         self.snapshot = Snapshot()
@@ -58,13 +61,16 @@ class Published:
         return tuple(self.snapshot.resources)
 
     def put(self, snapshot: Snapshot) -> None:
-        """Advertise this from now on. Devices that are the same stay the same object."""
+        """Publish a snapshot.
+
+        Devices that have not changed stay the same object: streams compare by identity to see whether to send.
+        """
         before, resources = self.snapshot.resources, dict(snapshot.resources)
         for name, devices in snapshot.resources.items():
-            old = before.get(name, NO_DEVICES)
-            if devices == old:
-                resources[name] = old
-            elif _log(name, old, devices):
+            devices_before = before.get(name, NO_DEVICES)
+            if devices == devices_before:
+                resources[name] = devices_before
+            elif _log_changes(name, devices_before, devices):
                 self.observer.count(REENUMERATIONS, name)
         with self.changed:
             self.snapshot = replace(snapshot, resources=resources)
@@ -72,7 +78,7 @@ class Published:
 
 
 class ResourceServer:
-    """Serves one resource from what is published: no answer asks anybody else."""
+    """Serves one resource. Answers are made of the published snapshot alone, so none waits for the driver."""
 
     def __init__(self, resource: str, folder: Path, published: Published) -> None:
         self.resource = resource
@@ -83,13 +89,23 @@ class ResourceServer:
         self._closing = False
         self._listener = Listener(self.socket, lambda: (self._handlers(),), WORKERS, GRACE)
 
-    # --- life ---
+    # --- lifecycle ---
 
     def start(self) -> None:
-        """Listen, in place of where it listened before."""
+        """Listen on the socket, anew if the server does already.
+
+        Raises:
+            SocketUnusable: if the socket can't be listened on.
+        """
         self.stop()
         self._closing = False
         self._listener.start()
+
+    def stop(self) -> None:
+        """Stop listening, once open streams have sent the devices that were published last."""
+        self._closing = True
+        self._wake()
+        self._listener.stop()
 
     @property
     def intact(self) -> bool:
@@ -98,7 +114,7 @@ class ResourceServer:
 
     @property
     def displaced(self) -> bool:
-        """Whether another process listens where this server did."""
+        """Whether another process listens on a socket in the place of this server's."""
         socket_identity, own = identity(self.socket), self._listener.identity
         if own is None or socket_identity is None or socket_identity == own:
             return False
@@ -110,23 +126,17 @@ class ResourceServer:
                 return False
         return True
 
-    def stop(self) -> None:
-        """Stop listening, after what was published last has been sent."""
-        self._closing = True
-        self._wake()
-        self._listener.stop()
-
     @property
     def streams(self) -> int:
-        """How many listen to what is advertised."""
+        """The number of open ListAndWatch streams."""
         return len(self._streams)
 
     def made_room(self) -> bool:
-        """Tell, once, whether a stream had to end for a newer one: it may have been the kubelet's."""
+        """Return whether a stream was ended for a newer one since the last call. It may have been the kubelet's."""
         crowded, self._crowded = self._crowded, False
         return crowded
 
-    # --- what the kubelet calls ---
+    # --- the kubelet's calls ---
 
     def _handlers(self) -> grpc.GenericRpcHandler[Any, Any]:
         unary, stream = grpc.unary_unary_rpc_method_handler, grpc.unary_stream_rpc_method_handler
@@ -154,25 +164,29 @@ class ResourceServer:
         sent: Devices | None = None
         self._admit(context)
         try:
-            while (sent := self._news(sent, context)) is not None:
-                yield api_pb2.ListAndWatchResponse(devices=[_message(device) for device in sent])
+            while (sent := self._wait_for_change(sent, context)) is not None:
+                yield api_pb2.ListAndWatchResponse(
+                    devices=[_device_message(device) for device in sent]
+                )
         finally:
             with self._published.changed:
                 if context in self._streams:
                     self._streams.remove(context)
 
     def _admit(self, context: grpc.ServicerContext) -> None:
-        """Count a stream. Where it is one too many the oldest ends, so that calls find a worker."""
+        """Add a stream, and end the oldest if there are too many, so that a worker is left for other calls."""
         with self._published.changed:
             self._streams.append(context)
-            oldest = self._streams[:-MOST_STREAMS]
-            del self._streams[:-MOST_STREAMS]
+            oldest = self._streams[:-MAX_STREAMS]
+            del self._streams[:-MAX_STREAMS]
             self._crowded |= bool(oldest)
         for stream in oldest:
             stream.cancel()  # type: ignore[no-untyped-call]
 
-    def _news(self, sent: Devices | None, context: grpc.ServicerContext) -> Devices | None:
-        """Wait for other devices than were sent, and return them; None: who asked has gone, or will."""
+    def _wait_for_change(
+        self, sent: Devices | None, context: grpc.ServicerContext
+    ) -> Devices | None:
+        """Wait for other devices than those sent last, and return them; None ends the stream."""
         with self._published.changed:
             self._published.changed.wait_for(
                 lambda: self._devices() is not sent or self._closing or not context.is_active()
@@ -190,7 +204,7 @@ class ResourceServer:
     def _prefer(
         self, request: api_pb2.PreferredAllocationRequest, context: grpc.ServicerContext
     ) -> api_pb2.PreferredAllocationResponse:
-        answer = api_pb2.PreferredAllocationResponse()
+        response = api_pb2.PreferredAllocationResponse()
         snapshot = self._published.snapshot
         devices = snapshot.resources.get(self.resource, NO_DEVICES)
         with self._observed("GetPreferredAllocation", context):
@@ -203,13 +217,13 @@ class ResourceServer:
                     snapshot.config.sharing.allocation_policy,
                     snapshot.topology,
                 )
-                answer.container_responses.add(deviceIDs=chosen)
-        return answer
+                response.container_responses.add(deviceIDs=chosen)
+        return response
 
     def _allocate(
         self, request: api_pb2.AllocateRequest, context: grpc.ServicerContext
     ) -> api_pb2.AllocateResponse:
-        answer = api_pb2.AllocateResponse()
+        response = api_pb2.AllocateResponse()
         snapshot = self._published.snapshot
         devices = snapshot.resources.get(self.resource, NO_DEVICES)
         with self._observed("Allocate", context):
@@ -218,14 +232,14 @@ class ResourceServer:
                 granted = grant(
                     devices, container_request.devices_ids, snapshot.config, snapshot.host, token
                 )
-                answer.container_responses.append(_response(granted))
+                response.container_responses.append(_container_response(granted))
             self._observer.count(ALLOCATIONS, self.resource)
-        return answer
+        return response
 
     @contextlib.contextmanager
     def _observed(self, call: str, context: grpc.ServicerContext) -> Iterator[None]:
-        """Note how long an answer takes. What is refused ends the call."""
-        begun = time.perf_counter()
+        """Observe the duration of a call, and abort it with a status code if the allocation is refused."""
+        started = time.perf_counter()
         try:
             yield
         except AllocationRefused as refusal:
@@ -234,17 +248,17 @@ class ResourceServer:
             code = grpc.StatusCode.NOT_FOUND if unknown else grpc.StatusCode.INVALID_ARGUMENT
             context.abort(code, str(refusal))
         finally:
-            self._observer.took(time.perf_counter() - begun, self.resource, call)
+            self._observer.took(time.perf_counter() - started, self.resource, call)
 
 
-def _message(device: Device) -> api_pb2.Device:
+def _device_message(device: Device) -> api_pb2.Device:
     message = api_pb2.Device(ID=device.id, health=rpc.UNHEALTHY if device.problem else rpc.HEALTHY)
     if device.numa_node is not None:
         message.topology.nodes.add(ID=device.numa_node)
     return message
 
 
-def _response(granted: Grant) -> api_pb2.ContainerAllocateResponse:
+def _container_response(granted: Grant) -> api_pb2.ContainerAllocateResponse:
     return api_pb2.ContainerAllocateResponse(
         envs=granted.envs,
         mounts=[
@@ -262,15 +276,17 @@ def _response(granted: Grant) -> api_pb2.ContainerAllocateResponse:
     )
 
 
-def _log(resource: str, before: tuple[Device, ...], devices: tuple[Device, ...]) -> bool:
-    """Log what is new. Returns whether devices came or went."""
+def _log_changes(resource: str, before: tuple[Device, ...], devices: tuple[Device, ...]) -> bool:
+    """Log changes of devices and of their health. Returns whether devices were added or removed."""
     changed = {device.id for device in before} != {device.id for device in devices}
     if changed:
         logs.info("devices", resource=resource, count=len(devices))
-    old = {device.uuid: device.problem for device in before}
-    for device_uuid, problem in {device.uuid: device.problem for device in devices}.items():
-        if problem and problem != old.get(device_uuid):
+    # By UUID: the shares of a device have its health, which is logged once.
+    problems_before = {device.uuid: device.problem for device in before}
+    problems = {device.uuid: device.problem for device in devices}
+    for device_uuid, problem in problems.items():
+        if problem and problem != problems_before.get(device_uuid):
             logs.warning("device is unhealthy", device=device_uuid, cause=problem)
-        elif not problem and old.get(device_uuid):
+        elif not problem and problems_before.get(device_uuid):
             logs.info("device is healthy again", device=device_uuid)
     return changed
