@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 from gpu_plugin._shared._mig.label import Request
-from gpu_plugin.labels.mig import AGAIN, MigByLabel, Paths
+from gpu_plugin.labels.mig import RETRY_AFTER, MigByLabel, Paths
 from gpu_plugin.tools.files import StateFile
 
 from tests.fakes.daemon.mig_by_label import LAYOUTS, declare, files
@@ -43,14 +43,14 @@ def test_what_nobody_answers_is_asked_again(paths: Paths) -> None:
         before, first = first, paths.asked.stat().st_ino
         return before != first
 
-    assert not again(AGAIN - 1)
+    assert not again(RETRY_AFTER - 1)
     assert again(1)
     answer(paths, "halves", "pending", "in use", NOBODY)
-    assert again(AGAIN)  # its process was killed
+    assert again(RETRY_AFTER)  # its process was killed
     answer(paths, "halves", "pending", "in use", os.getpid())
-    assert not again(AGAIN)
+    assert not again(RETRY_AFTER)
     answer(paths, "halves", "failed", "it does not fit", NOBODY)
-    assert not again(AGAIN)
+    assert not again(RETRY_AFTER)
     assert one.decision[:2] == ("failed", "it does not fit")
     declare(paths, other=LAYOUTS["whole"])  # another file is another chance
     assert again(0)

@@ -1,9 +1,10 @@
 # Copyright (c) 2026, the gpu.node authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""The MIG layout that the node's label names: asked for in a file, and answered by another.
+"""Requests the MIG layout that the node's label names from gpu-mig-label.service, through files.
 
-This process changes no GPU. What does is started by the file, and takes only names that the node's own file has.
+This process changes no GPU: it writes a request, which starts the service, and reads the service's answer. The service
+takes only layouts that the node's own configuration names.
 """
 
 from __future__ import annotations
@@ -22,12 +23,19 @@ from .._shared._mig.label import ANSWER, ASKED, CHOSEN, FAILED, Answer, Decision
 from ..tools import bounded, files, logs
 from ..tools.files import StateUnusable, alive, read
 
-AGAIN: Final = 30.0  # seconds after which what nobody has answered is asked once more
+RETRY_AFTER: Final = 30.0  # seconds after which a request without an answer is written again
 
 
 @dataclass(frozen=True)
 class Paths:
-    """``config`` is what gpu.node.mig has written; ``asked``, ``answer`` and ``chosen`` are of the service."""
+    """The files that this process and the service share.
+
+    Attributes:
+        config: The layouts, written by gpu.node.mig.
+        asked: The request, written by this process.
+        answer: The service's answer.
+        chosen: The layout that the label chose last, kept by the service for the next boot.
+    """
 
     config: Path = Path(mig_boot.CONFIG)
     asked: Path = Path(ASKED)
@@ -36,64 +44,65 @@ class Paths:
 
 
 class MigByLabel:
-    """Follows the label; ``decision`` is what is to be said of it."""
+    """Follows the node's label. ``decision`` has the state to publish, and the request that it leads to."""
 
     def __init__(self, paths: Paths, clock: Callable[[], float] = time.monotonic) -> None:
         self._paths, self._clock = paths, clock
         self.decision = Decision()
         self._stamp: object = None
         self._declared: Declared | None = None
-        self._digest = self._damage = ""
+        self._digest = self._config_problem = ""
         self._asked_at = clock()
 
     def follow(self, label: str) -> bool:
-        """Ask for what the label names. Returns whether there is something else to say than before."""
-        self._look()
-        answer = self._answer()
+        """Request the layout that the label names. Returns whether the state to publish has changed."""
+        self._read_config()
+        answer = self._read_answer()
         chosen = self._paths.chosen.exists()
         decision = decide(label, self._declared, self._digest, answer, chosen=chosen)
-        if label and self._damage:
-            decision = Decision(FAILED, self._damage)
-        if problem := self._ask(decision, answer):
+        if label and self._config_problem:
+            decision = Decision(FAILED, self._config_problem)
+        if problem := self._write_request(decision, answer):
             decision = decision._replace(reason=problem)
-        changed = decision[:2] != self.decision[:2]
-        self.decision = decision
-        return changed
+        before, self.decision = self.decision, decision
+        return (decision.state, decision.reason) != (before.state, before.reason)
 
-    def _look(self) -> None:
-        """Read what is declared, where it is another file than before."""
+    def _read_config(self) -> None:
+        """Read the configuration if its file has changed."""
         stamp = files.stamp(self._paths.config)
         if stamp == self._stamp:
             return
-        self._stamp, self._declared, self._damage = stamp, None, ""
+        self._stamp, self._declared, self._config_problem = stamp, None, ""
         if stamp is None:
             return
         try:
             text = bounded.read_text(self._paths.config)
             declared = Declared.load(text, str(self._paths.config))
-            declared.selection()  # checks all of it
+            declared.selection()  # for its errors: it checks all layouts
         except (OSError, ValueError, NodeError) as error:
-            self._damage = str(error)
+            self._config_problem = str(error)
             return
         self._declared = declared if declared.by_label else None
         self._digest = hashlib.sha256(text.encode()).hexdigest()
 
-    def _answer(self) -> Answer | None:
+    def _read_answer(self) -> Answer | None:
         try:
             answer = read(self._paths.answer)
         except StateUnusable:
             return None
         return None if answer is None else Answer.of(answer, alive=alive(answer))
 
-    def _ask(self, decision: Decision, answer: Answer | None) -> str:
-        """Bring the file up to date, and write it again where nobody answers. Returns what stands in the way."""
+    def _write_request(self, decision: Decision, answer: Answer | None) -> str:
+        """Write, renew or remove the request. Returns why that failed, empty if it did not."""
         path, request, moment = self._paths.asked, decision.request, self._clock()
         try:
             if request is None:
                 path.unlink(missing_ok=True)
-            elif bounded.peek(path) != request.dump() or (
-                not answered(decision, answer) and moment - self._asked_at >= AGAIN
-            ):
+                return ""
+            is_new = bounded.peek(path) != request.dump()
+            # Writing it again starts the service again, which may have missed the change.
+            is_overdue = moment - self._asked_at >= RETRY_AFTER
+            if is_new or (is_overdue and not answered(decision, answer)):
                 files.replace(path, request.dump())
                 self._asked_at = moment
                 logs.info("MIG layout asked for", name=request.name or "(none)")
@@ -101,8 +110,8 @@ class MigByLabel:
             return f"can't write {path}: {error.strerror or error}"
         return ""
 
-    def shown(self, label: str) -> dict[str, str] | None:
-        """Return what the status shows of it, None where the label asks for nothing."""
+    def describe(self, label: str) -> dict[str, str] | None:
+        """Return the label and its state for the status file, None without a label."""
         if not label:
             return None
         return {"name": label, "state": self.decision.state, "reason": self.decision.reason}

@@ -321,6 +321,6 @@ class Service(Process):
             "problem": problem,
             "problems": {**self._problems, **self._beside},
             "labels": self._desired or {},
-            "mig": self._mig.shown(node.labels.get(LABEL, "")) if self._mig and node else None,
+            "mig": self._mig.describe(node.labels.get(LABEL, "")) if self._mig and node else None,
         }
         self.report(state, problem or str(state["state"]))
