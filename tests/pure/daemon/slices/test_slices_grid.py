@@ -14,7 +14,7 @@ from gpu_plugin._shared._base.errors import NodeError
 from gpu_plugin._shared._base.gpu import GiProfile
 from gpu_plugin._shared._base.mig_profile import Shape
 from gpu_plugin._shared._mig.search import arrange
-from gpu_plugin.slices.grid import MOST_COUNTERS, Grid
+from gpu_plugin.slices.grid import MAX_COUNTERS, Grid
 from hypothesis import given
 from hypothesis import strategies as st
 from nvsim.api.mig import fits
@@ -97,7 +97,7 @@ def test_a_gpu_has_few_counters_and_all_are_taken() -> None:
     for name in sorted(GRIDS):
         grid = Grid(GRIDS[name])
         taken = {key for _profile, _start, _size, uses in grid.placements() for key in uses}
-        assert len(grid.counters) <= MOST_COUNTERS, name
+        assert len(grid.counters) <= MAX_COUNTERS, name
         assert taken == set(grid.counters), name
         assert min(grid.counters.values()) > 0, name
 
