@@ -1,7 +1,7 @@
 # Copyright (c) 2026, the gpu.node authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""Plans: the ordered steps that lead from what is to what should be."""
+"""Plans: the ordered steps from a node's observed state to the desired one."""
 
 from __future__ import annotations
 
@@ -13,11 +13,13 @@ IDLE_GPU = "idle_gpu"
 
 @dataclasses.dataclass(frozen=True)
 class Step:
-    """One change.
+    """One change of the node.
 
-    ``action`` names it for machines, ``summary`` for people; ``params`` is what its
-    application needs; ``needs`` holds what it takes from the node: ``restart:<unit>``,
-    ``reboot`` or that no GPU is in use.
+    Attributes:
+        action: The name of the kind of change, by which the capability knows how to apply it.
+        summary: The change as users read it.
+        params: The arguments for applying it.
+        needs: What the change costs the node: ``restart:<unit>``, ``reboot``, or IDLE_GPU if no GPU may be in use.
     """
 
     action: str
@@ -26,19 +28,25 @@ class Step:
     needs: t.Tuple[str, ...] = ()
 
     def describe(self) -> t.Dict[str, t.Any]:
-        """Return what a user is shown of this step."""
+        """Return the step as a module reports it."""
         return {"action": self.action, "summary": self.summary, "needs": list(self.needs)}
 
 
 @dataclasses.dataclass(frozen=True)
 class Plan:
-    """The steps, what the node looks like before and after them, and what stands in the way.
+    """The steps, the state of the node before and after them, and what prevents them.
 
-    ``before`` and ``after`` are JSON-able values or texts and become the diff. Every entry of
-    ``reboot_required``, ``restart_required`` and ``blocked_by`` is a reason in words or a name.
-    ``refused`` says that those who are in ``blocked_by`` are why a run would not carry the steps out now.
-    ``more`` says that what comes after these steps can only be planned once they are done; ``later`` says what has to
-    come before even these can be known.
+    Attributes:
+        steps: The changes, in order.
+        before: The observed state for the diff, as text or as a value that JSON can hold.
+        after: The state after all steps, likewise.
+        reboot_required: Why the node must be rebooted.
+        restart_required: The units that must be restarted.
+        blocked_by: The processes, containers and pods that use what the steps change.
+        warnings: Messages to the user.
+        more: Whether further steps can only be planned once these are applied.
+        later: What must happen before any steps can be planned, empty if they are known.
+        refused: Whether a run would fail now because of ``blocked_by``.
     """
 
     steps: t.Tuple[Step, ...] = ()

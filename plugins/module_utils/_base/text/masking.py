@@ -13,8 +13,7 @@ import difflib
 import re
 import typing as t
 
-from .login_options import OPTION as LOGIN_OPTION
-from .login_options import SEPARATOR, USER, takes_password
+from .login_options import LOGIN_OPTION, SEPARATOR, USER_OPTION, takes_password
 from .private_keys import mask_private_keys
 from .tokens import mask_tokens
 
@@ -43,7 +42,7 @@ START = re.compile(
     |[?&]sig=(?=\S{{16}})
     |(?<![\w.-])--?[\w.-]*?(?:{NAME})(?:{SEPARATOR})(?![-:= \t])
     |(?P<option>(?-i:{LOGIN_OPTION}))
-    |(?P<user>(?-i:{USER}))
+    |(?P<user>(?-i:{USER_OPTION}))
     """,
     re.M,
 )
