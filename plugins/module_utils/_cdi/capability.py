@@ -171,7 +171,7 @@ class CdiCapability:
     def _summary(self, state: CdiState, desired: DesiredSpecification) -> str:
         if state.foreign:
             return f"replace {self._path}, which something else wrote and which comes back with state absent"
-        before = specification.names_in(state.text)
+        before = specification.device_names(state.text)
         if before is None:
             return f"replace {self._path}, which something else wrote"
         added = [name for name in desired.devices if name not in before]

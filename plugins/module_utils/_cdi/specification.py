@@ -1,7 +1,7 @@
 # Copyright (c) 2026, the gpu.node authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""The CDI specification of a node's GPUs: what can be asked for, and what containers get with it."""
+"""The CDI specification of a node's GPUs: its devices, and the edits that containers get with each."""
 
 from __future__ import annotations
 
@@ -19,27 +19,27 @@ from .libraries import Library, in_place, under_all_names
 from .rules import minimum_version, problems
 
 KIND = "nvidia.com/gpu"
-# Legacy hooks of NVIDIA's leave a container alone that says so; it has got its devices already.
+# NVIDIA's legacy OCI hook leaves a container with this variable alone: CDI has injected its devices already.
 ENVIRONMENT = "NVIDIA_VISIBLE_DEVICES=void"
 FILE_OPTIONS = ("ro", "nosuid", "nodev", "rbind", "rprivate")
 SOCKET_OPTIONS = ("nosuid", "nodev", "rbind", "rprivate", "noexec")
 SOCKETS = ("/run/nvidia-persistenced/socket", "/run/nvidia-fabricmanager/socket")
 
-GRAPHICS = "gfx"  # in the name of a MIG profile
+GRAPHICS = "gfx"  # in the name of a MIG profile that can render
 
 Edits = t.Dict[str, t.Any]
 Item = t.TypeVar("Item")
 
 
 class Drm(t.NamedTuple):
-    """How a GPU is drawn with: its nodes in /dev/dri, and (target, link) of those that name them by their place."""
+    """The DRM nodes of a GPU in /dev/dri, and the (target, link) pairs that name them by PCI address."""
 
     nodes: t.Tuple[str, ...] = ()
     links: t.Tuple[Pair, ...] = ()
 
 
 class Device(t.NamedTuple):
-    """Something that a container can ask for: its names, its device nodes, and what it is drawn with."""
+    """A device that a container can request: its names, device nodes and DRM nodes."""
 
     names: t.Tuple[str, ...]
     nodes: t.Tuple[str, ...]
@@ -47,7 +47,10 @@ class Device(t.NamedTuple):
 
 
 class Files(t.NamedTuple):
-    """The driver's files; ``binaries`` and ``further`` are (file, path in the container). Paths start at the root."""
+    """The driver's files, as absolute paths below the driver's root.
+
+    ``binaries`` and ``further`` are pairs of a file and its path in the container.
+    """
 
     libraries: t.Tuple[Library, ...] = ()
     binaries: t.Tuple[Pair, ...] = ()
@@ -59,9 +62,11 @@ class Files(t.NamedTuple):
 class Layout(t.NamedTuple):
     """How files get into containers.
 
-    ``root`` is where the driver's / is on the node, ``folders`` is where containers look for
-    libraries, ``hook`` is the program that makes links and the loader's cache, if there is one.
-    ``calls`` are more things that it is to do.
+    Attributes:
+        folders: The folders in which containers look for libraries.
+        root: The path of the driver's / on the node, empty if it is the node's own.
+        hook: The program that creates links and the loader's cache in a container, empty if there is none.
+        calls: Further subcommands of the hook, with their arguments.
     """
 
     folders: t.Tuple[str, ...]
@@ -70,40 +75,47 @@ class Layout(t.NamedTuple):
     calls: t.Tuple[t.Tuple[str, ...], ...] = ()
 
 
-def devices(
+def list_devices(
     gpus: t.Iterable[Gpu],
     migs: t.Iterable[MigDevice],
     minors: t.Mapping[str, int],
     nodes: t.Container[str],
     drm: t.Mapping[str, Drm],
 ) -> t.Tuple[t.List[Device], t.List[str]]:
-    """Return what containers can ask for, and why something is left out.
+    """Return the devices that containers can request, and a message for each that is left out.
 
-    ``nodes`` are the device nodes that exist, ``drm`` those to draw with by the UUIDs of GPUs. A GPU in MIG
-    mode is there by its MIG devices only, and of those few can draw.
+    A GPU in MIG mode is represented by its MIG devices alone.
+
+    Args:
+        gpus: The GPUs of the node.
+        migs: Their MIG devices.
+        minors: The minor numbers of MIG capabilities by their names, as the driver lists them.
+        nodes: The device nodes that exist.
+        drm: The DRM nodes of GPUs by UUID, empty if containers are not to render.
     """
-    devices_: t.List[Device] = []
+    devices: t.List[Device] = []
     left_out: t.List[str] = []
-    by_index = sorted(migs, key=lambda mig: mig.mig_index)
-    for gpu in sorted(gpus, key=lambda mig: mig.index):
+    migs_by_index = sorted(migs, key=lambda mig: mig.mig_index)
+    for gpu in sorted(gpus, key=lambda gpu: gpu.index):
+        gpu_drm = drm.get(gpu.uuid, Drm())
         if not gpu.mig_current:
-            names, own = (str(gpu.index), gpu.uuid), drm.get(gpu.uuid, Drm())
-            devices_.append(Device(names, gpu_nodes(gpu), own))
+            devices.append(Device((str(gpu.index), gpu.uuid), gpu_nodes(gpu), gpu_drm))
             continue
-        parts = [mig for mig in by_index if mig.gpu_uuid == gpu.uuid]
-        if not parts:
-            why = "it is in MIG mode and has no MIG devices"
-            left_out.append(f"GPU {gpu.index} is left out: {why}")
-        for mig in parts:
+        migs_of_gpu = [mig for mig in migs_by_index if mig.gpu_uuid == gpu.uuid]
+        if not migs_of_gpu:
+            reason = "it is in MIG mode and has no MIG devices"
+            left_out.append(f"GPU {gpu.index} is left out: {reason}")
+        for mig in migs_of_gpu:
+            name = f"{gpu.index}:{mig.mig_index}"
             try:
                 paths = mig_nodes(gpu, mig, minors)
             except NodeError as error:
-                left_out.append(f"{gpu.index}:{mig.mig_index} is left out: {error}")
+                left_out.append(f"{name} is left out: {error}")
                 continue
-            own = drm.get(gpu.uuid, Drm()) if GRAPHICS in mig.profile else Drm()
-            devices_.append(Device((f"{gpu.index}:{mig.mig_index}", mig.uuid), paths, own))
+            mig_drm = gpu_drm if GRAPHICS in mig.profile else Drm()
+            devices.append(Device((name, mig.uuid), paths, mig_drm))
     usable = []
-    for device in devices_:
+    for device in devices:
         missing = [path for path in device.nodes if path not in nodes]
         if missing:
             left_out.append(f"{device.names[0]} is left out: {missing[0]} does not exist")
@@ -112,67 +124,79 @@ def devices(
     return usable, left_out
 
 
-def build(
-    described: t.Sequence[Device], nodes: t.Container[str], files: Files, layout: Layout
+def build_specification(
+    devices: t.Sequence[Device], nodes: t.Container[str], files: Files, layout: Layout
 ) -> t.Dict[str, t.Any]:
-    """Return the specification; there must be a device at least."""
-    drm = Drm(
-        _once(device.drm.nodes for device in described),
-        _once(device.drm.links for device in described),
+    """Return the specification of at least one device, and of all of them as the device ``all``.
+
+    Raises:
+        NodeError: if the result breaks a rule of the format, which is an error of this collection.
+    """
+    all_drm = Drm(
+        _unique(device.drm.nodes for device in devices),
+        _unique(device.drm.links for device in devices),
     )
-    whole = Device(("all",), _once(device.nodes for device in described), drm)
+    all_devices = Device(("all",), _unique(device.nodes for device in devices), all_drm)
     entries = [
-        (name, _device(device, layout)) for device in (*described, whole) for name in device.names
+        (name, _device_edits(device, layout))
+        for device in (*devices, all_devices)
+        for name in device.names
     ]
     spec: t.Dict[str, t.Any] = {
         "cdiVersion": "",
         "kind": KIND,
         "devices": [{"name": name, "containerEdits": edits} for name, edits in entries],
-        "containerEdits": _common(nodes, files, layout),
+        "containerEdits": _common_edits(nodes, files, layout),
     }
     spec["cdiVersion"] = minimum_version(spec)
-    wrong = problems(spec)
-    if wrong:
-        hint = "report it with the output of gpu.node.gpu_info"
-        raise NodeError("the CDI specification is not valid", cause="; ".join(wrong), hint=hint)
+    violations = problems(spec)
+    if violations:
+        raise NodeError(
+            "the CDI specification is not valid",
+            cause="; ".join(violations),
+            hint="report it with the output of gpu.node.gpu_info",
+        )
     return spec
 
 
-def _once(parts: t.Iterable[t.Iterable[Item]]) -> t.Tuple[Item, ...]:
-    return tuple(dict.fromkeys(itertools.chain.from_iterable(parts)))
+def _unique(iterables: t.Iterable[t.Iterable[Item]]) -> t.Tuple[Item, ...]:
+    return tuple(dict.fromkeys(itertools.chain.from_iterable(iterables)))
 
 
-def _device(device: Device, layout: Layout) -> Edits:
+def _device_edits(device: Device, layout: Layout) -> Edits:
     pairs = [(node, node) for node in (*device.nodes, *device.drm.nodes)]
-    if layout.hook or not device.drm.links:
-        edits: Edits = {"deviceNodes": _nodes(pairs, layout)}
-        if device.drm.links:
-            edits["hooks"] = [_hook(layout.hook, "create-symlinks", *_links(device.drm.links))]
-        return edits
-    # A node may have two names, and nothing but a hook makes links.
-    for target, link in device.drm.links:
+    links = device.drm.links
+    if not links:
+        return {"deviceNodes": _device_nodes(pairs, layout)}
+    if layout.hook:
+        return {
+            "deviceNodes": _device_nodes(pairs, layout),
+            "hooks": [_hook(layout.hook, "create-symlinks", *_link_args(links))],
+        }
+    # Only a hook can create links. Without one the container gets the node a second time, under the link's name.
+    for target, link in links:
         pairs.append((posixpath.normpath(posixpath.join(posixpath.dirname(link), target)), link))
-    return {"deviceNodes": _nodes(pairs, layout)}
+    return {"deviceNodes": _device_nodes(pairs, layout)}
 
 
-def _nodes(pairs: t.Iterable[Pair], layout: Layout) -> t.List[Edits]:
-    """Return the nodes that are (on the node, in the container)."""
-    # Without m, a container cannot make the node again somewhere else.
+def _device_nodes(pairs: t.Iterable[Pair], layout: Layout) -> t.List[Edits]:
+    """Return the deviceNodes for pairs of a path on the node and a path in the container."""
     return [
         {
             "path": inside,
             **({"hostPath": layout.root + path} if layout.root or path != inside else {}),
-            "permissions": "rw",
+            "permissions": "rw",  # without m (mknod), so that a container can't create the node elsewhere
         }
         for path, inside in pairs
     ]
 
 
-def _common(nodes: t.Container[str], files: Files, layout: Layout) -> Edits:
+def _common_edits(nodes: t.Container[str], files: Files, layout: Layout) -> Edits:
+    """Return the edits that a container gets once, whichever devices it requests."""
     edits: Edits = {"env": [ENVIRONMENT]}
     control = [(path, path) for path in CONTROL_NODES if path in nodes]
     if control:
-        edits["deviceNodes"] = _nodes(control, layout)
+        edits["deviceNodes"] = _device_nodes(control, layout)
     if layout.hook:
         libraries, links = in_place((*files.libraries, *files.compat32))
         edits["hooks"] = _hooks(layout, libraries, links)
@@ -193,9 +217,10 @@ def _common(nodes: t.Container[str], files: Files, layout: Layout) -> Edits:
 
 
 def _hooks(layout: Layout, mounts: t.Sequence[Pair], links: t.Sequence[Pair]) -> t.List[Edits]:
+    """Return the calls of the hook in order: the links first, since the loader's cache lists them."""
     calls: t.List[t.Sequence[str]] = []
     if links:
-        calls.append(["create-symlinks", *_links(links)])
+        calls.append(["create-symlinks", *_link_args(links)])
     calls += layout.calls
     folders = sorted({posixpath.dirname(container) for _host, container in mounts})
     if folders:
@@ -205,23 +230,23 @@ def _hooks(layout: Layout, mounts: t.Sequence[Pair], links: t.Sequence[Pair]) ->
     return [_hook(layout.hook, *call) for call in calls]
 
 
-def _links(pairs: t.Iterable[Pair]) -> t.Iterator[str]:
+def _link_args(pairs: t.Iterable[Pair]) -> t.Iterator[str]:
     return itertools.chain.from_iterable(("--link", f"{target}::{link}") for target, link in pairs)
 
 
 def _hook(program: str, *args: str) -> Edits:
     name = posixpath.basename(program)
-    first = [name, "hook"] if name == "nvidia-ctk" else [name]
-    return {"hookName": "createContainer", "path": program, "args": [*first, *args]}
+    argv = [name, "hook", *args] if name == "nvidia-ctk" else [name, *args]
+    return {"hookName": "createContainer", "path": program, "args": argv}
 
 
-def render(spec: t.Mapping[str, t.Any]) -> str:
-    """Return the text of a specification. It is JSON, and with that YAML too."""
-    return _dump(spec)
+def render(spec: t.Any) -> str:
+    """Return the text of a specification: JSON, which is YAML as well."""
+    return json.dumps(spec, indent=2) + "\n"
 
 
-def names_in(text: t.Optional[str]) -> t.Optional[t.List[str]]:
-    """Return the device names of a specification that we wrote; None where it is somebody else's."""
+def device_names(text: t.Optional[str]) -> t.Optional[t.List[str]]:
+    """Return the device names of a specification in JSON, none without a file, and None if it is not in our form."""
     try:
         return [device["name"] for device in json_data.loads(text or '{"devices": []}')["devices"]]
     except (ValueError, KeyError, TypeError):
@@ -229,28 +254,24 @@ def names_in(text: t.Optional[str]) -> t.Optional[t.List[str]]:
 
 
 def is_ours(text: t.Optional[str]) -> bool:
-    """Return whether a text is a specification in the very form that this collection writes."""
-    if not text or names_in(text) is None or not describes_gpus(text):
+    """Return whether a text is a specification of GPUs, byte for byte as render() would write it."""
+    if not text or device_names(text) is None or not describes_gpus(text):
         return False
-    return text == _dump(json_data.loads(text))
-
-
-def _dump(spec: t.Any) -> str:
-    return json.dumps(spec, indent=2) + "\n"
+    return text == render(json_data.loads(text))
 
 
 def is_same_file(path: str, other: str) -> bool:
-    """Return whether two paths lead to one file."""
-    return resolved(path) == resolved(other)
+    """Return whether two paths name the same file."""
+    return normalize_path(path) == normalize_path(other)
 
 
-def resolved(path: str) -> str:
-    """Return the one spelling of a path; /var/run is a link to /run."""
+def normalize_path(path: str) -> str:
+    """Return a path without dots, and below /run if it is below /var/run, which is a link to that."""
     path = posixpath.normpath(path)
     return path[len("/var") :] if path.startswith("/var/run/") else path
 
 
 def describes_gpus(text: str) -> bool:
-    """Return whether a specification, in JSON or YAML, is about the same kind of devices."""
-    form = rf"""\bkind["']?\s*:\s*["']?{re.escape(KIND)}["']?\s*(,|\}}|#|$)"""
-    return re.search(form, text, re.M) is not None
+    """Return whether a specification, in JSON or YAML, is of this KIND. It need not be valid."""
+    pattern = rf"""\bkind["']?\s*:\s*["']?{re.escape(KIND)}["']?\s*(,|\}}|#|$)"""
+    return re.search(pattern, text, re.M) is not None

@@ -64,7 +64,7 @@ def specify(
     warnings += [f"GPU {gpu.gpu.index} is left out: {gpu.error}" for gpu in node.gpus if gpu.error]
     whole = [gpu for gpu in node.gpus if not gpu.error]
     nodes, capabilities = machine.device_nodes(), chosen(options.capabilities)
-    devices, left_out = specification.devices(
+    devices, left_out = specification.list_devices(
         [devices_of_gpu.gpu for devices_of_gpu in whole],
         [mig for devices_of_gpu in whole for mig in devices_of_gpu.migs],
         machine.mig_minors(),
@@ -88,7 +88,7 @@ def specify(
         (hook, calls), notes = _hook(machine, options, version)
         files = machine.read(version, capabilities)
         folders = options.library_folders or machine.image_folders()
-        spec = specification.build(
+        spec = specification.build_specification(
             devices, nodes, files, specification.Layout(folders, machine.root, hook, calls)
         )
         warnings += [*notes, *_missing(nodes, files, version, "compute" in capabilities)]

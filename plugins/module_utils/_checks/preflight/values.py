@@ -9,7 +9,7 @@ import posixpath
 import typing as t
 
 from ..._base.text.json_data import is_whole
-from ..._cdi.specification import resolved
+from ..._cdi.specification import normalize_path
 from ..._generated.cdi import SPEC
 from ..._runtime.state import SPEC_DIRS
 from .problems import Problem
@@ -58,7 +58,7 @@ def _read_by_a_runtime(values: Values, *, known: bool) -> t.Iterator[Problem]:
     )
     if not isinstance(path, str) or not path.startswith("/") or not texts:
         return  # which the modules refuse
-    if posixpath.dirname(resolved(path)) not in map(resolved, folders):
+    if posixpath.dirname(normalize_path(path)) not in map(normalize_path, folders):
         expected = "a file in a folder that the container runtime reads, "
         expected += f"container_runtime_spec_dirs: {', '.join(folders)}"
         yield Problem.value("cdi_path", path, expected)

@@ -52,8 +52,8 @@ def spec_of(
     files: cdi.Files = FILES,
     layout: cdi.Layout = PLAIN,
 ) -> dict[str, Any]:
-    found, _left_out = cdi.devices(gpus, migs, MINORS, nodes, {})
-    return cdi.build(found, nodes, files, layout)
+    found, _left_out = cdi.list_devices(gpus, migs, MINORS, nodes, {})
+    return cdi.build_specification(found, nodes, files, layout)
 
 
 def nodes_of(spec: dict[str, Any], name: str) -> list[str]:
@@ -100,7 +100,7 @@ def test_a_partitioned_gpu_is_there_by_its_parts() -> None:
 def test_what_has_no_node_is_left_out(missing: str, words: str) -> None:
     path = f"/dev/nvidia-caps/nvidia-cap{MINORS[missing]}" if missing in MINORS else missing
     cut = gpu(1, mig=True)
-    found, left_out = cdi.devices([gpu(0), cut], [mig(cut, 0)], MINORS, NODES - {path}, {})
+    found, left_out = cdi.list_devices([gpu(0), cut], [mig(cut, 0)], MINORS, NODES - {path}, {})
     assert len(found) == 1
     assert len(left_out) == 1
     assert words in left_out[0]
@@ -108,13 +108,13 @@ def test_what_has_no_node_is_left_out(missing: str, words: str) -> None:
 
 def test_what_the_driver_has_no_capability_for_is_left_out() -> None:
     cut = gpu(1, mig=True)
-    found, left_out = cdi.devices([cut], [mig(cut, 0)], {}, NODES, {})
+    found, left_out = cdi.list_devices([cut], [mig(cut, 0)], {}, NODES, {})
     assert found == []
     assert "the driver does not list gpu1/gi7/access" in left_out[0]
 
 
 def test_mig_mode_without_devices_is_said() -> None:
-    found, left_out = cdi.devices([gpu(0, mig=True)], [], MINORS, NODES, {})
+    found, left_out = cdi.list_devices([gpu(0, mig=True)], [], MINORS, NODES, {})
     assert found == []
     assert left_out == ["GPU 0 is left out: it is in MIG mode and has no MIG devices"]
 
@@ -181,7 +181,7 @@ def test_nothing_found_of_the_driver_leaves_no_empty_lists() -> None:
 
 def test_a_name_that_no_runtime_would_take_is_refused() -> None:
     with pytest.raises(NodeError, match=r"not valid: devices\[0\]\.name: 'a b'"):
-        cdi.build([cdi.Device(("a b",), ("/dev/nvidia0",))], NODES, FILES, PLAIN)
+        cdi.build_specification([cdi.Device(("a b",), ("/dev/nvidia0",))], NODES, FILES, PLAIN)
 
 
 @pytest.mark.parametrize(
@@ -201,11 +201,11 @@ def test_other_files_about_the_same_devices(text: str, same: bool) -> None:
 
 
 def test_names_in_a_file() -> None:
-    assert cdi.names_in(None) == []
-    assert cdi.names_in(cdi.render(spec_of([gpu(0)]))) == ["0", gpu(0).uuid, "all"]
-    assert cdi.names_in("kind: nvidia.com/gpu\n") is None
-    assert cdi.names_in('{"devices": [{}]}') is None
-    assert cdi.names_in("[]") is None
+    assert cdi.device_names(None) == []
+    assert cdi.device_names(cdi.render(spec_of([gpu(0)]))) == ["0", gpu(0).uuid, "all"]
+    assert cdi.device_names("kind: nvidia.com/gpu\n") is None
+    assert cdi.device_names('{"devices": [{}]}') is None
+    assert cdi.device_names("[]") is None
 
 
 @st.composite
@@ -236,11 +236,11 @@ def test_every_specification_is_valid_and_does_not_depend_on_the_order(
 ) -> None:
     gpus, migs = board
     nodes = NODES - gone
-    found, _left_out = cdi.devices(gpus, migs, MINORS, nodes, {})
+    found, _left_out = cdi.list_devices(gpus, migs, MINORS, nodes, {})
     if not found:
         return
     layout = cdi.Layout(("/usr/lib64",), root, hook)
-    spec = cdi.build(found, nodes, FILES, layout)
+    spec = cdi.build_specification(found, nodes, FILES, layout)
     assert problems(json.loads(cdi.render(spec))) == []
     names = [one["name"] for one in spec["devices"]]
     assert len(names) == len(set(names))
@@ -251,5 +251,5 @@ def test_every_specification_is_valid_and_does_not_depend_on_the_order(
     assert used == set(nodes_of(spec, "all")) <= nodes
     random.shuffle(gpus)
     random.shuffle(migs)
-    shuffled, _left_out = cdi.devices(gpus, migs, MINORS, nodes, {})
-    assert cdi.render(cdi.build(shuffled, nodes, FILES, layout)) == cdi.render(spec)
+    shuffled, _left_out = cdi.list_devices(gpus, migs, MINORS, nodes, {})
+    assert cdi.render(cdi.build_specification(shuffled, nodes, FILES, layout)) == cdi.render(spec)

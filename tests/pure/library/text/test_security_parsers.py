@@ -201,7 +201,7 @@ def test_hostile_cdi_specification_of_nvidia_ctk() -> None:
         cdi_generated.differences(spec, spec)
 
     def every(text: str) -> None:
-        cdi.names_in(text)
+        cdi.device_names(text)
         cdi.describes_gpus(text)
         linker.parse_ldconfig(f"\tlibcuda.so.1 (libc6,x86-64) => {text}\n{text}")
         read(text)
