@@ -20,7 +20,7 @@ from ansible_collections.gpu.node.plugins.module_utils._checks.validate.gpus imp
 from ansible_collections.gpu.node.plugins.module_utils._checks.validate.node import (
     NodeState,
     ValidateOptions,
-    checks,
+    evaluate_checks,
 )
 from ansible_collections.gpu.node.plugins.module_utils._checks.validate.services import (
     Holds,
@@ -120,7 +120,7 @@ def told(one: NodeState, state: str, wanted: t.Optional[ValidateOptions] = None)
     """Return what is said of the checks in a state, by their names."""
     return {
         check.name: f"{check.cause} -> {check.next_step}" if check.next_step else check.cause
-        for check in checks(one, wanted or ValidateOptions())
+        for check in evaluate_checks(one, wanted or ValidateOptions())
         if check.state == state
     }
 

@@ -34,7 +34,14 @@ from .gpus import GpuState, SetAside, idle_device
 from .machine import driver, runtimes
 from .machine.containers import Trial
 from .machine.gpus import current, layout
-from .node import NodeState, ValidateOptions, checks, components, settles, summary
+from .node import (
+    NodeState,
+    ValidateOptions,
+    evaluate_checks,
+    may_settle,
+    required_components,
+    summarize,
+)
 from .services import ServiceState
 
 PAUSE = 0.5
@@ -68,7 +75,7 @@ class ValidateCapability:
             params["gpu_count"],
             params["driver_version"],
             params["driver_source"],
-            components(params["components"]),
+            required_components(params["components"]),
             params["require_kubelet"],
             params["allocation"],
             params["change"],
@@ -81,14 +88,14 @@ class ValidateCapability:
         deadline = begun + self._params["wait_timeout"]
         while True:
             node = self._node()
-            results = checks(node, self._options)
-            if not settles(results) or time.monotonic() >= deadline:
+            results = evaluate_checks(node, self._options)
+            if not may_settle(results) or time.monotonic() >= deadline:
                 break
             time.sleep(PAUSE)
         if node.gpus.answering and not node.driver.problem:
             node = node._replace(containers=self._containers(node))
         seconds = round(time.monotonic() - begun, 2)
-        return ValidateState(node, checks(node, self._options), seconds)
+        return ValidateState(node, evaluate_checks(node, self._options), seconds)
 
     def _node(self) -> NodeState:
         """Read the node; what cannot be read is a check that does not hold."""
@@ -196,4 +203,4 @@ def _tried(answers: t.Mapping[str, Answer]) -> bool:
 
 def _describe(state: ValidateState) -> t.Dict[str, t.Any]:
     more = {"lines": lines(state.found), "seconds": state.seconds}
-    return {**describe_checks(state.found), "summary": summary(state.node, state.found), **more}
+    return {**describe_checks(state.found), "summary": summarize(state.node, state.found), **more}

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, the gpu.node authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""The state of a node, and all of its checks."""
+"""The state of a node, and all checks that are evaluated on it. Pure."""
 
 from __future__ import annotations
 
@@ -21,17 +21,24 @@ from .gpus import GpuState
 from .services import ServiceState
 
 COMPONENTS: t.Sequence[str] = SPEC["argument_spec"]["components"]["choices"]
-# What is on its way in the first seconds after a change.
+# The checks that may fail in the first seconds after a change, while a kubelet or a daemon catches up.
 SETTLING = {plugin.REGISTRATION, plugin.ALLOCATABLE, plugin.DEVICES, plugin.MPS, services.LABELS}
-# A device is unhealthy until the CDI specification that was made anew has it.
+# Devices are unhealthy until the new CDI specification has them.
 SETTLING |= {*cdi.NAMES, plugin.HEALTH, dra.DRIVER, dra.SLICES}
 
 
 class ValidateOptions(t.NamedTuple):
-    """The GPUs, the driver and the parts that a node must have; a kubelet where it is required.
+    """What a node must have.
 
-    ``allocation`` is who is to give out its GPUs, empty where nobody has said; ``change`` the change in service that
-    this is a part of, if it is. ``aside_may_be_missing`` tells whether a GPU in quarantine need not answer.
+    Attributes:
+        gpu_count: The number of GPUs, -1 for those on the PCI bus.
+        driver_version: The version of the driver, empty for any.
+        driver_source: Where the driver must come from, empty for anywhere.
+        components: The parts that must be set up; without any, those are checked that the node has.
+        kubelet: Whether a kubelet must know the device plugin.
+        allocation: What must allocate the GPUs to pods, empty if it was not said.
+        change: The change in service that the validation is a part of, empty if there is none.
+        aside_may_be_missing: Whether GPUs in quarantine need not answer.
     """
 
     gpu_count: int = -1
@@ -45,9 +52,10 @@ class ValidateOptions(t.NamedTuple):
 
 
 class NodeState(t.NamedTuple):
-    """The state of a node; ``parts`` are the components that have left something on it.
+    """The state of a node.
 
-    ``kubelet`` tells whether there is or was one that knows device plugins.
+    ``parts`` are the components with traces on the node; ``kubelet`` is whether it has, or had, a kubelet that knows
+    device plugins.
     """
 
     gpus: GpuState
@@ -61,33 +69,48 @@ class NodeState(t.NamedTuple):
     services: ServiceState = ServiceState()
 
 
-def components(names: t.Sequence[str]) -> t.FrozenSet[str]:
-    """Return the parts that a node must have; none where all are named, which says nothing of this node."""
+def required_components(names: t.Sequence[str]) -> t.FrozenSet[str]:
+    """Return the parts that a node must have.
+
+    A list of all components is a default for many nodes and says nothing of this one. As with an empty list, none is
+    required then, and those that are set up are checked.
+
+    Raises:
+        InputError: if a name is not that of a component.
+    """
     for name in names:
         if name not in COMPONENTS:
             raise InputError.of("components", name, f"one of {', '.join(COMPONENTS)}")
     return frozenset() if set(COMPONENTS) - {"validate"} <= set(names) else frozenset(names)
 
 
-def checks(node: NodeState, options: ValidateOptions) -> t.List[Check]:
-    """Return all checks of a node, in their order."""
+def evaluate_checks(node: NodeState, options: ValidateOptions) -> t.List[Check]:
+    """Return all checks of a node, in their order.
+
+    Checks of parts that are not required, or not set up, are skipped. Facts that the driver has not reported are None.
+    """
     slow = "the driver is slow" if node.driver.slow else ""
     unread = slow or ("the driver does not answer" if node.driver.problem else "")
-    report, tried = node.plugin, node.containers
-    migs = None if unread else node.gpus.mig_uuids
+    report, containers_state = node.plugin, node.containers
+    mig_uuids = None if unread else node.gpus.mig_uuids
     kubelet = plugin.Kubelet(node.kubelet, options.kubelet)
     count = gpus.count_without_aside if options.aside_may_be_missing else gpus.count
-    answers = {f"in a container of {name}": answer for name, answer in tried.answers.items()}
-    answers.update({"on the node": tried.beside} if tried.beside else {})
-    if tried.client and not tried.client.cuda:  # what fails there is of MPS
-        answers["in a client of MPS"] = tried.client
+    by_runtime = containers_state.answers
+    answers = {f"in a container of {name}": answer for name, answer in by_runtime.items()}
+    if containers_state.beside:
+        answers["on the node"] = containers_state.beside
+    client = containers_state.client
+    if client and not client.cuda:  # a failure there is one of MPS, which plugin.checks() reports
+        answers["in a client of MPS"] = client
     labels = services.labels(
         report.labels, node.driver.loaded, required=options.kubelet, slow=bool(slow)
     )
     parts = {
         "mig": [gpus.layout(node.gpus.layout, unread), gpus.at_boot(report.mig)],
         "cdi": cdi.checks(report.cdi, None if unread else node.gpus.devices, node.cdi),
-        "device_plugin": plugin.checks(report, migs, kubelet, tried.unreached, tried.client),
+        "device_plugin": plugin.checks(
+            report, mig_uuids, kubelet, containers_state.unreached, client
+        ),
         "labels": [labels],
     }
     for part, checks_of_part in parts.items():
@@ -103,9 +126,9 @@ def checks(node: NodeState, options: ValidateOptions) -> t.List[Check]:
         *gpus.quarantine(node.gpus.aside),
         *parts["mig"],
         *parts["cdi"],
-        *tried.runtimes.values(),
-        *(containers.container(name, answer, uuids) for name, answer in tried.answers.items()),
-        containers.cuda(answers, unread or tried.cuda_unknown),
+        *containers_state.runtimes.values(),
+        *(containers.container(name, answer, uuids) for name, answer in by_runtime.items()),
+        containers.cuda(answers, unread or containers_state.cuda_unknown),
         *parts["device_plugin"],
         *dra.checks(node.dra, options.allocation, None if unread else node.gpus.answering, kubelet),
         *parts["labels"],
@@ -114,14 +137,14 @@ def checks(node: NodeState, options: ValidateOptions) -> t.List[Check]:
     ]
 
 
-def settles(results: t.Iterable[Check]) -> bool:
-    """Return whether what fails may be on its way: nothing else does."""
-    bad = {check.name for check in of_state(results, FAILED)}
-    return bool(bad) and bad <= SETTLING
+def may_settle(results: t.Iterable[Check]) -> bool:
+    """Return whether checks fail, and all of those may hold in a few seconds."""
+    failed = {check.name for check in of_state(results, FAILED)}
+    return bool(failed) and failed <= SETTLING
 
 
-def summary(node: NodeState, results: t.Sequence[Check]) -> str:
-    """Return a line with the GPUs of the node, and whether it is ready."""
+def summarize(node: NodeState, results: t.Sequence[Check]) -> str:
+    """Return a line that says whether the node is ready, and what it has and advertises."""
     facts = [verdict(results), counted(len(node.gpus.answering), "GPU")]
     if node.gpus.mig_uuids:
         facts.append(counted(len(node.gpus.mig_uuids), "MIG device"))

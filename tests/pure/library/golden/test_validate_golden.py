@@ -22,8 +22,8 @@ from ansible_collections.gpu.node.plugins.module_utils._checks.validate.containe
 from ansible_collections.gpu.node.plugins.module_utils._checks.validate.gpus import Layout, SetAside
 from ansible_collections.gpu.node.plugins.module_utils._checks.validate.node import (
     ValidateOptions,
-    checks,
-    summary,
+    evaluate_checks,
+    summarize,
 )
 from ansible_collections.gpu.node.plugins.module_utils._checks.validate.services import Holds, Unit
 from ansible_collections.gpu.node.plugins.module_utils._node.gpu_record import Gpus
@@ -209,12 +209,12 @@ SCENES: dict[str, Scene] = {
 def checks_of_scene(name: str) -> list[Any]:
     """Return the summary of a node and its checks; of those as they should be the number alone, but for one node."""
     good, *others = (SCENES[each] for each in ("as it should be", name))
-    usual = [] if name == "as it should be" else checks(node(good[0], **good[1]), good[2])
+    usual = [] if name == "as it should be" else evaluate_checks(node(good[0], **good[1]), good[2])
     (said, changes, wanted) = others[0]
     state = node(said, **changes)
-    found = checks(state, wanted)
+    found = evaluate_checks(state, wanted)
     rows = [list(filter(None, check)) for check in found if check not in usual]
-    return [summary(state, found), len(found) - len(rows), *rows]
+    return [summarize(state, found), len(found) - len(rows), *rows]
 
 
 @pytest.mark.parametrize("name", SCENES)

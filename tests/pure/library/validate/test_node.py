@@ -28,10 +28,10 @@ from ansible_collections.gpu.node.plugins.module_utils._checks.validate.gpus imp
 from ansible_collections.gpu.node.plugins.module_utils._checks.validate.node import (
     COMPONENTS,
     ValidateOptions,
-    checks,
-    components,
-    settles,
-    summary,
+    evaluate_checks,
+    may_settle,
+    required_components,
+    summarize,
 )
 from ansible_collections.gpu.node.plugins.module_utils._node.in_service import Change
 from hypothesis import given
@@ -82,11 +82,11 @@ NAMES = [
 
 
 def test_a_node_as_it_should_be_passes_every_check() -> None:
-    found = checks(node(), ValidateOptions())
+    found = evaluate_checks(node(), ValidateOptions())
     assert [one.name for one in found] == NAMES
     assert [one.name for one in found if one.state != "passed"] == []
     assert message(found) == ""
-    assert summary(node(), found) == "ready, 2 GPUs, 2 MIG devices, 3 devices advertised"
+    assert summarize(node(), found) == "ready, 2 GPUs, 2 MIG devices, 3 devices advertised"
 
 
 @pytest.mark.parametrize("change", [Change("mig", "ctl-1", "root"), Change()])
@@ -94,7 +94,7 @@ def test_a_change_that_was_left_in_the_middle_fails_but_within_it(change: Change
     found = failures(node(change=change))
     assert found["in service"].startswith("the node is in the middle of ")
     assert " to its end, which puts the node back" in found["in service"]
-    within = checks(node(change=change), ValidateOptions(change="mig"))
+    within = evaluate_checks(node(change=change), ValidateOptions(change="mig"))
     assert [one.name for one in within if not one.holds] == ([] if change.host else ["in service"])
 
 
@@ -109,7 +109,7 @@ def test_a_driver_that_does_not_answer() -> None:
     assert found["driver"] == "it is not loaded. -> run gpu.node.gpu_nodes"
     assert found["GPUs"].startswith("0 of 2 GPUs on the PCI bus answer -> see the kernel's log")
     assert "driver: it is not loaded. Next step: run gpu.node.gpu_nodes\n" in message(
-        checks(silent, ValidateOptions())
+        evaluate_checks(silent, ValidateOptions())
     )
     skipped = told(silent, SKIPPED)
     assert (
@@ -127,25 +127,27 @@ def test_a_slurm_node_is_not_red_for_what_it_does_not_have() -> None:
     )
     assert failures(bare) == {}
     assert told(bare, SKIPPED)["device plugin"] == "not set up on this node"
-    wanted = ValidateOptions(components=components(["driver", "mig"]))
+    wanted = ValidateOptions(components=required_components(["driver", "mig"]))
     assert failures(bare, wanted) == {}
     assert told(bare, SKIPPED, wanted)["labels"] == "labels is not among gpu_nodes_components"
-    assert summary(bare, checks(bare, wanted)) == "ready, 2 GPUs, 2 MIG devices"
+    assert summarize(bare, evaluate_checks(bare, wanted)) == "ready, 2 GPUs, 2 MIG devices"
 
 
 def test_a_part_that_is_wanted_and_not_there_is_red() -> None:
     bare = node({"state": "not_running", "labels": None}, parts=frozenset())
-    found = failures(bare, ValidateOptions(components=components(["device_plugin", "labels"])))
+    found = failures(
+        bare, ValidateOptions(components=required_components(["device_plugin", "labels"]))
+    )
     assert found["device plugin"].startswith("the device plugin is not serving (it does not run)")
     assert found["labels"].startswith("nothing keeps the node's labels up to date")
 
 
 def test_all_components_say_nothing_of_this_node() -> None:
-    assert components(COMPONENTS) == components([]) == frozenset()
+    assert required_components(COMPONENTS) == required_components([]) == frozenset()
     with pytest.raises(
         InputError, match="components: 'slurm' is not valid: expected one of host, driver"
     ):
-        components(["slurm"])
+        required_components(["slurm"])
 
 
 def test_no_kubelet_at_all_is_said_and_can_be_an_error() -> None:
@@ -159,7 +161,7 @@ def test_no_kubelet_at_all_is_said_and_can_be_an_error() -> None:
         "no kubelet has registered the GPUs yet -> "
         "join the node to its cluster; gpu_nodes_require_kubelet makes this an error"
     )
-    assert summary(alone, checks(alone, ValidateOptions())) == (
+    assert summarize(alone, evaluate_checks(alone, ValidateOptions())) == (
         "ready, 1 warning, 2 GPUs, 2 MIG devices, none advertised"
     )
     required = failures(alone, ValidateOptions(kubelet=True))
@@ -173,17 +175,17 @@ def test_no_kubelet_at_all_is_said_and_can_be_an_error() -> None:
 
 def test_what_may_be_on_its_way_is_looked_at_again() -> None:
     late = {"allocatable": {"nvidia.com/gpu": 1}}
-    assert settles(checks(node(late), ValidateOptions()))
-    assert not settles(checks(node(), ValidateOptions()))
-    assert not settles(checks(node(late, pci_gpus=3), ValidateOptions()))
+    assert may_settle(evaluate_checks(node(late), ValidateOptions()))
+    assert not may_settle(evaluate_checks(node(), ValidateOptions()))
+    assert not may_settle(evaluate_checks(node(late, pci_gpus=3), ValidateOptions()))
 
 
 def test_devices_of_a_layout_that_was_just_made_are_looked_at_again() -> None:
     """The device plugin calls them unhealthy until the CDI specification has them."""
     gpu = {"devices": {"GPU-1": "Unhealthy", "GPU-2": "Healthy"}, "registered": True}
-    found = checks(node({"resources": {"nvidia.com/gpu": gpu}}), ValidateOptions())
+    found = evaluate_checks(node({"resources": {"nvidia.com/gpu": gpu}}), ValidateOptions())
     assert "health" in {one.name for one in found if one.state == "failed"}
-    assert settles(found)
+    assert may_settle(found)
 
 
 def test_a_device_that_nobody_uses_is_found() -> None:
@@ -219,7 +221,7 @@ def test_node_of_shares_alone_is_tried_by_a_client_of_mps() -> None:
     assert told(busy, SKIPPED)["CUDA"] == "every device is in use"
     tried = node(containers={}, cuda_unknown="every device is in use", client=Answer(cuda=""))
     assert [
-        check.name for check in checks(tried, ValidateOptions()) if check.state != "passed"
+        check.name for check in evaluate_checks(tried, ValidateOptions()) if check.state != "passed"
     ] == []
 
 
@@ -299,7 +301,9 @@ def test_whatever_is_found_a_check_passes_or_says_why_not(
         kubelet=kubelet,
         **driver(problem=problem),
     )
-    found = checks(one, ValidateOptions(gpu_count, components=components(named), kubelet=kubelet))
+    found = evaluate_checks(
+        one, ValidateOptions(gpu_count, components=required_components(named), kubelet=kubelet)
+    )
     assert [check.name for check in found] == NAMES
     for check in found:
         assert (check.state == "passed") == (check.cause == "")
@@ -308,7 +312,7 @@ def test_whatever_is_found_a_check_passes_or_says_why_not(
     assert (message(found) == "") == all(check.holds for check in found)
     if gpu_count >= 0:
         assert dict(zip(NAMES, found, strict=True))["GPUs"].holds == (len(gpus) == gpu_count)
-    assert summary(one, found)
+    assert summarize(one, found)
 
 
 @given(st.text() | JSON.filter(lambda one: not isinstance(one, dict)).map(json.dumps))
