@@ -338,7 +338,7 @@ class DriverCapability:
         known = {
             *state.software.names.relevant,
             *self._desired.components,
-            *state.history.record.before,
+            *state.history.record.adopted_versions,
         }
         return {
             "refused": plan.refused,

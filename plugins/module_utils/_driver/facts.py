@@ -276,7 +276,9 @@ class DriverState:
 
     def taken(self, adopt: bool) -> t.FrozenSet[str]:
         """Return the packages that were adopted, or are to be. They may give way to other packages of the driver."""
-        return frozenset((*self.history.record.before, *(self.foreign_packages if adopt else ())))
+        return frozenset(
+            (*self.history.record.adopted_versions, *(self.foreign_packages if adopt else ()))
+        )
 
     def type_of(self, package: str) -> str:
         """Return the type of the kernel modules in a package, or an empty string if it has none."""

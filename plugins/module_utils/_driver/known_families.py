@@ -1,9 +1,10 @@
 # Copyright (c) 2026, the gpu.node authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""The families by the names that the table of distributions has them by.
+"""The families of distributions by the names that the table of distributions gives them.
 
-Each is loaded where it is asked for: what a module loads is compiled on the node each time.
+A family is imported when it is needed, since a node compiles whatever a module imports at each run. The imports are
+statements, as Ansible sends a module only the files that it finds in import statements.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, the gpu.node authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""What gpu.node has added to a node for its driver, written down so that it can be removed again."""
+"""The record of what gpu.node has added to a node for its driver, by which it is removed again."""
 
 from __future__ import annotations
 
@@ -13,17 +13,24 @@ from .module_options.record import Written
 
 @dataclasses.dataclass(frozen=True)
 class Record(Written):
-    """The additions; of the packages, ``requested`` are those that were asked for.
+    """The additions to a node, and what they replaced. Packages with their versions are "name version".
 
-    ``sources``, ``service`` and ``fabric`` say that a sources file is there and services were enabled.
-    ``runfile`` is what NVIDIA's installer brought, version and module type, or "?" where it was cut off.
-    ``stream`` is the module stream that was enabled, ``stream_before`` the one that was enabled then.
-    ``module_disabled`` says that the module was disabled then.
-    ``adopted`` are the driver's packages that were taken over, as "name version", ``earlier`` all that were there
-    before the first transaction, at the version that they had before one changed them. ``automatic`` are those of both
-    that came as dependencies, ``exchanged`` those that we have changed or removed since. ``replaced`` is the version of
-    a driver from NVIDIA's installer that packages, or another version of it, have taken the place of.
-    ``device_nodes`` says that a unit makes device nodes at boot, ``persistence_mode`` that our drop-in is there.
+    Attributes:
+        sources: Whether a file of ours enables components of the distribution's own sources.
+        service: Whether the persistence daemon's service was enabled.
+        fabric: Whether the Fabric Manager's service was enabled.
+        requested: The packages that were named to the package manager; the others came as dependencies.
+        runfile: Version and module type of the driver that NVIDIA's installer installed, or "?" if it was interrupted.
+        stream: The module stream of dnf that was enabled.
+        stream_before: The stream that was enabled before that.
+        module_disabled: Whether the module was disabled before that.
+        adopted: The driver's packages that were there and were taken over, with their versions.
+        earlier: The driver's packages before the first transaction, each with its version before it was changed.
+        automatic: The adopted and earlier packages that had come as dependencies.
+        exchanged: The adopted and earlier packages that we have changed or removed since.
+        replaced: The version of a driver from NVIDIA's installer that was replaced, by packages or another version.
+        device_nodes: Whether a unit of ours creates the device nodes at boot.
+        persistence_mode: Whether the persistence daemon's unit has our drop-in.
     """
 
     sources: bool = False
@@ -43,16 +50,16 @@ class Record(Written):
     persistence_mode: bool = False
 
     @property
-    def before(self) -> t.Dict[str, str]:
-        """Return the versions that packages had when they were taken over."""
-        return versions(self.adopted)
+    def adopted_versions(self) -> t.Dict[str, str]:
+        """Return the versions of adopted packages when they were taken over, by package."""
+        return parse_versions(self.adopted)
 
     @property
     def foreign_packages(self) -> t.Dict[str, str]:
-        """Return the versions of the driver's packages of others, as ``absent`` gives them back."""
-        return {**self.before, **versions(self.earlier)}
+        """Return the versions that ``state: absent`` restores of packages that were not ours, by package."""
+        return {**self.adopted_versions, **parse_versions(self.earlier)}
 
 
-def versions(texts: t.Iterable[str]) -> t.Dict[str, str]:
-    """Return versions by their packages, each given as "name version"."""
-    return {name: version for name, _space, version in (text.partition(" ") for text in texts)}
+def parse_versions(packages: t.Iterable[str]) -> t.Dict[str, str]:
+    """Return versions by package, from texts such as "nvidia-driver-580 580.95.05"."""
+    return {name: version for name, _space, version in (text.partition(" ") for text in packages)}

@@ -28,13 +28,13 @@ def describe(state: DriverState) -> t.Dict[str, t.Any]:
     """Return the node's driver as ``--diff`` shows it."""
     software, loaded, record = state.software, state.loaded, state.history.record
     files = software.repository.files
-    names = {*software.names.relevant, *record.before}
+    names = {*software.names.relevant, *record.adopted_versions}
     is_active = loaded.service.get("ActiveState") == "active"
     is_enabled = loaded.service.get("UnitFileState") in ("enabled", "static")
     return {
         **({"runfile": record.runfile} if record.runfile else {}),
         **({"repository": texts(files, PLACE)} if files else {}),
-        **({"adopted": sorted(record.before)} if record.before else {}),
+        **({"adopted": sorted(record.adopted_versions)} if record.adopted_versions else {}),
         "packages": software.there(sorted(names)),
         "held": sorted(filter(software.held, names)),
         "loaded": list(loaded.driver) if loaded.driver else None,

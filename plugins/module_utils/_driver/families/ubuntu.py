@@ -354,7 +354,7 @@ class Ubuntu(Family):
         if any(mark(component).endswith("-server") for component in desired.components):
             return "-server"
         fresh = [name for name in installed if name not in record.packages] if desired.adopt else []
-        for names in (record.before, fresh):
+        for names in (record.adopted_versions, fresh):
             endings = {match[1] for match in map(MAIN.fullmatch, names) if match}
             if endings:
                 return "-server" if "-server" in endings else ""

@@ -42,7 +42,7 @@ from ..packages.names import (
 )
 from ..packages.versions import siblings
 from ..plan import plan as plan_driver
-from ..record import versions
+from ..record import parse_versions
 from ..sources.packages import keep_or, would_remove
 from .kernel import building, knows_nvidias_key, module_files
 from .sources import Node, Params, Part
@@ -101,7 +101,7 @@ class PackageFacts(Part):
             )
             names = components.extend(names, desired.components, version)
         left = components.dropped(names, desired.components, record.requested)
-        adopted = {part(name) for name in record.before}
+        adopted = {part(name) for name in record.adopted_versions}
         left = [
             name for name in filter(state.software.installed, left) if part(name) not in adopted
         ]
@@ -306,7 +306,7 @@ class Packages(Part):
         The first one finds which these are, and each that moves one for the first time its version.
         """
         record = self._node.added.record
-        known, automatic = versions(record.earlier), record.automatic
+        known, automatic = parse_versions(record.earlier), record.automatic
         if not (known or record.packages):
             known = {
                 name: package.version

@@ -28,7 +28,7 @@ def advice(traits: Traits, adopt: bool, source: str) -> str:
 
 def steps(state: DriverState, install: t.Sequence[Step]) -> t.List[Step]:
     """Return the steps before a transaction: write down what is taken over, and have the installer's driver go."""
-    before = state.history.record.before
+    before = state.history.record.adopted_versions
     fresh = {
         name: taken_version
         for name, taken_version in state.foreign_packages.items()
