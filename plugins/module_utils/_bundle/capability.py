@@ -16,7 +16,7 @@ from .._base import distributions
 from .._base.errors import InputError, NodeError
 from .._base.steps import Plan, Step
 from .._device_plugin.failures import of_pip
-from .._device_plugin.wheels import listed_wheels, refusal
+from .._device_plugin.wheels import parse_requirements, refusal
 from .._machine.host import Host
 from . import manifest, mirror, readme
 from .collection import Collection
@@ -117,7 +117,7 @@ class BundleCapability:
     def _refused(self, files: manifest.Files) -> t.Iterator[str]:
         """Say of each wheel why the list of this collection does not allow it."""
         for name, (folder, _file) in LISTS.items():
-            listed = listed_wheels(self._list(name))
+            listed = parse_requirements(self._list(name))
             for path, file in files.items():
                 if path.startswith(f"{folder}/"):
                     yield from filter(None, [refusal(listed, path[len(folder) + 1 :], file.sha256)])

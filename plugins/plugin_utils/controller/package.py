@@ -12,8 +12,8 @@ import typing as t
 from ansible_collections.gpu.node.plugins.module_utils._base.errors import NodeError
 from ansible_collections.gpu.node.plugins.module_utils._bundle.machine.tarball import write
 from ansible_collections.gpu.node.plugins.module_utils._device_plugin.wheels import (
-    fits,
-    listed_wheels,
+    is_compatible,
+    parse_requirements,
     refusal,
 )
 
@@ -67,7 +67,7 @@ def _content(path: str) -> bytes:
 def wheels_of(wheelhouse: str, requirements: str) -> Files:
     """Return the wheels of a folder, or refuse it where one of its files is not what the daemon's list has."""
     with open(requirements, encoding="utf-8") as stream:
-        listed = listed_wheels(stream.read())
+        listed = parse_requirements(stream.read())
     files = collect(wheelhouse, "wheels")
     refusals = [refusal(listed, os.path.basename(path), digest(path)) for path in files.values()]
     refused = [refusal_text for refusal_text in refusals if refusal_text]
@@ -96,7 +96,7 @@ class Package(t.NamedTuple):
     def sent(self, python: str, machine: str) -> Files:
         """Return the files for a node with such a Python. NodeError: it would have to ask an index."""
         wheels = {name for name in self.files if name.startswith(WHEELS)}
-        own = {name for name in wheels if fits(os.path.basename(name), python, machine)}
+        own = {name for name in wheels if is_compatible(os.path.basename(name), python, machine)}
         if wheels and not own:
             raise NodeError(
                 f"wheelhouse: it has no wheel for Python {python} on {machine}, which the node has",
