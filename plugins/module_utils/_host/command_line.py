@@ -16,7 +16,7 @@ PT, OFF = "pt", "off"
 INTEL, AMD, ARM = "Intel", "AMD", "Arm"
 VENDORS = {"GenuineIntel": INTEL, "AuthenticAMD": AMD, "HygonGenuine": AMD}
 # As the kernel's kernel-parameters.txt has them. AMD's IOMMU is on where nothing says otherwise.
-WANTED: t.Mapping[t.Tuple[str, str], Words] = {
+OPTIONS_BY_MODE: t.Mapping[t.Tuple[str, str], Words] = {
     (PT, INTEL): ("intel_iommu=on", "iommu=pt"),
     (PT, AMD): ("iommu=pt",),
     (PT, ARM): ("iommu.passthrough=1",),
@@ -33,23 +33,27 @@ ENTRY = re.compile(r"^options[ \t]+(.*)$", re.M)
 LOADERS_OWN = ("BOOT_IMAGE=", "initrd=", "systemd.machine_id=")
 
 
-def processor(cpuinfo: str) -> str:
-    """Return whose processor /proc/cpuinfo tells of, empty where it is another's."""
+def parse_vendor(cpuinfo: str) -> str:
+    """Return the vendor of the processor from /proc/cpuinfo, empty if it is another than those known."""
     match = VENDOR.search(cpuinfo)
     return "" if match is None else ARM if match[1].startswith("0x") else VENDORS.get(match[1], "")
 
 
-def asked(mode: str, vendor: str) -> Words:
-    """Return the words that a mode takes, none without a mode. NodeError: this processor has none for it."""
+def options_for_mode(mode: str, vendor: str) -> Words:
+    """Return the kernel options for an IOMMU mode, none without a mode.
+
+    Raises:
+        NodeError: if no options are known for the mode on this processor.
+    """
     if not mode:
         return ()
-    if (mode, vendor) not in WANTED:
+    if (mode, vendor) not in OPTIONS_BY_MODE:
         raise NodeError(
             f"iommu can't be {mode}",
             cause=f"no option of the kernel is known for it on {'Arm' if vendor == ARM else 'this processor'}",
             hint="set host_iommu to unmanaged" + (" or pt" if vendor == ARM else ""),
         )
-    return WANTED[mode, vendor]
+    return OPTIONS_BY_MODE[mode, vendor]
 
 
 def has(cmdline: t.Sequence[str], option: str) -> bool:

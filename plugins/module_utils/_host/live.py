@@ -27,7 +27,7 @@ NO_ACS = "0000"
 Values = t.Mapping[str, str]
 
 
-class Asked(t.NamedTuple):
+class DesiredValues(t.NamedTuple):
     """What is asked for: ``pages`` are numbers of huge pages by their size in KiB."""
 
     acs: bool = False
@@ -78,7 +78,7 @@ def is_known(name: str) -> bool:
     return bool(ADDRESS.fullmatch(name) or FILES.fullmatch(name))
 
 
-def boot_lines(asked: Asked) -> t.List[str]:
+def boot_lines(asked: DesiredValues) -> t.List[str]:
     """Return the lines of the program that does the same at boot."""
     lines = [
         f'put {count} "$root"{pages_file(size)}' for size, count in sorted(asked.pages.items())
@@ -89,7 +89,7 @@ def boot_lines(asked: Asked) -> t.List[str]:
     return [*lines, *([f'put 0 "$root"{NUMA_FILE}'] if asked.numa else [])]
 
 
-def desired_values(asked: Asked, current: Values) -> t.Dict[str, str]:
+def desired_values(asked: DesiredValues, current: Values) -> t.Dict[str, str]:
     """Return the values that are asked for, of those that there are."""
     of = {ACS: NO_ACS if asked.acs else "", GOVERNOR: asked.governor, NUMA: "0" * asked.numa}
     desired_values = {name: of[kind(name)] for name in current if of.get(kind(name))}
@@ -99,7 +99,7 @@ def desired_values(asked: Asked, current: Values) -> t.Dict[str, str]:
     }
 
 
-def plan(current: Values, record: Values, asked: Asked, facts: Facts) -> Plan:
+def plan(current: Values, record: Values, asked: DesiredValues, facts: Facts) -> Plan:
     """Return the steps to what is asked for, and back where nothing asks any more. NodeError: it can't be had."""
     target = desired_values(asked, current)
     _check_pages(current, asked, facts)
@@ -130,7 +130,7 @@ def plan(current: Values, record: Values, asked: Asked, facts: Facts) -> Plan:
     )
 
 
-def _check_pages(current: Values, asked: Asked, facts: Facts) -> None:
+def _check_pages(current: Values, asked: DesiredValues, facts: Facts) -> None:
     for size, count in asked.pages.items():
         named = f"hugepages.{size // 1024}M" if size < UNITS["G"] else f"hugepages.{size >> 20}G"
         if pages_file(size) not in current:
@@ -139,7 +139,7 @@ def _check_pages(current: Values, asked: Asked, facts: Facts) -> None:
             raise InputError.of(named, count, f"less than the {facts.memory >> 20} GiB of memory")
 
 
-def _check(changes: Values, asked: Asked, facts: Facts) -> None:
+def _check(changes: Values, asked: DesiredValues, facts: Facts) -> None:
     kinds = {kind(name) for name in changes}
     if asked.acs and facts.guests:
         raise NodeError(
@@ -162,7 +162,7 @@ def _check(changes: Values, asked: Asked, facts: Facts) -> None:
         )
 
 
-def _warnings(current: Values, asked: Asked) -> t.Iterator[str]:
+def _warnings(current: Values, asked: DesiredValues) -> t.Iterator[str]:
     there = {kind(name) for name in current}
     if asked.acs and ACS not in there:
         yield "host: no bridge above GPUs and NICs has ACS, as in most virtual machines: nothing to switch off"

@@ -31,14 +31,14 @@ class CommandLine(t.NamedTuple):
     replaced: Words = ()
     boot: str = ""
 
-    def with_those_of(self, other: CommandLine) -> CommandLine:
-        """Return both, as it stands while one becomes the other."""
+    def merged_with(self, other: CommandLine) -> CommandLine:
+        """Return the options of both, which the record has while one is being replaced by the other."""
         added = tuple(dict.fromkeys((*self.added, *other.added)))
         replaced = tuple(dict.fromkeys((*self.replaced, *other.replaced)))
         return CommandLine(added, replaced, other.boot)
 
 
-class Kept(t.NamedTuple):
+class HostRecord(t.NamedTuple):
     """What is remembered; ``values`` are those of the kernel as they were before."""
 
     command_line: CommandLine = CommandLine()
@@ -65,24 +65,24 @@ class Iommu(t.NamedTuple):
     lost: bool = False
 
 
-def dump(record: Kept) -> str:
+def dump(record: HostRecord) -> str:
     """Return the file's text."""
     data: t.Dict[str, t.Any] = {"version": VERSION, "command_line": record.command_line._asdict()}
     data["values"] = dict(record.values)
     return json.dumps(data, indent=1, sort_keys=True) + "\n"
 
 
-def parse(text: t.Optional[str]) -> Kept:
+def parse(text: t.Optional[str]) -> HostRecord:
     """Return what the file has. NodeError: it can't be understood."""
     if text is None:
-        return Kept()
+        return HostRecord()
     with readable(PATH, FORGET):
         data = strict.keys("the file", json_data.loads(text), "version", "command_line", "values")
         strict.version(data["version"], VERSION)
         row = strict.keys("command_line", data["command_line"], *CommandLine._fields)
         added, replaced = (_options(name, row[name]) for name in ("added", "replaced"))
         line = CommandLine(added, replaced, strict.text("boot", row["boot"]))
-        return Kept(line, _values(data["values"]))
+        return HostRecord(line, _values(data["values"]))
 
 
 def _options(name: str, value: object) -> Words:

@@ -18,7 +18,7 @@ from .. import pam
 from ..boot import PROGRAM
 from ..command_line import OFF, PT, Words
 from ..iommu import UNKNOWN
-from ..live import ACS, ADDRESS, NUMA_FILE, POLICIES, Asked, Facts, Values, kind, pages_file
+from ..live import ACS, ADDRESS, NUMA_FILE, POLICIES, DesiredValues, Facts, Values, kind, pages_file
 from ..memlock import FOLDER, LIMITS, PATHS, UNITS, Service, limit, running
 from ..state import Iommu
 from .loaders import Loader, find
@@ -89,7 +89,7 @@ def _may_run_guests(host: Host) -> bool:
     )
 
 
-def values(host: Host, asked: Asked, record: Values) -> t.Dict[str, str]:
+def values(host: Host, asked: DesiredValues, record: Values) -> t.Dict[str, str]:
     """Return the values of the kernel that are asked for or were set here, of those that there are."""
     names = [name for name in record if kind(name) != ACS]
     names += [NUMA_FILE] if asked.numa else []
@@ -105,7 +105,7 @@ def values(host: Host, asked: Asked, record: Values) -> t.Dict[str, str]:
     return result
 
 
-def facts(host: Host, asked: Asked) -> Facts:
+def facts(host: Host, asked: DesiredValues) -> Facts:
     """Return what else decides about what is asked for."""
     locked = lockdown(host)
     memory = re.search(r"^MemTotal:\s+(\d+) kB", host.read("/proc/meminfo") or "", re.M)

@@ -291,6 +291,6 @@ def test_a_configuration_that_is_broken_has_no_register(
 
 def test_shellcheck_takes_the_program(tmp_path: Path) -> None:
     path = tmp_path / "host"
-    asked = live.Asked(acs=True, pages={2048: 1}, governor="performance", numa=True)
+    asked = live.DesiredValues(acs=True, pages={2048: 1}, governor="performance", numa=True)
     path.write_text(boot.text(live.boot_lines(asked)) or "")
     subprocess.run(["shellcheck", path], check=True)

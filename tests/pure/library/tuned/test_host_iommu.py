@@ -12,7 +12,7 @@ from ansible_collections.gpu.node.plugins.module_utils._host import command_line
 from ansible_collections.gpu.node.plugins.module_utils._host.state import (
     PATH,
     CommandLine,
-    Kept,
+    HostRecord,
     dump,
     parse,
 )
@@ -311,7 +311,7 @@ WORDS = st.lists(st.sampled_from(["quiet", "iommu=pt", "iommu=off", "intel_iommu
 
 @given(WORDS, WORDS, st.sampled_from(["", "3f1c-0a"]))
 def test_what_is_remembered_is_read_again(added: list[str], replaced: list[str], boot: str) -> None:
-    kept = Kept(CommandLine(tuple(added), tuple(replaced), boot))
+    kept = HostRecord(CommandLine(tuple(added), tuple(replaced), boot))
     assert parse(dump(kept)) == kept
 
 

@@ -10,11 +10,11 @@ import json
 import pytest
 from ansible_collections.gpu.node.plugins.module_utils._base.errors import NodeError
 from ansible_collections.gpu.node.plugins.module_utils._host.live import NUMA_FILE
-from ansible_collections.gpu.node.plugins.module_utils._host.state import Kept, dump, parse
+from ansible_collections.gpu.node.plugins.module_utils._host.state import HostRecord, dump, parse
 
 
 def record(*names: str) -> str:
-    return json.dumps({**json.loads(dump(Kept())), "values": dict.fromkeys(names, "0")})
+    return json.dumps({**json.loads(dump(HostRecord())), "values": dict.fromkeys(names, "0")})
 
 
 def test_a_value_that_is_set_here_is_read_again() -> None:
