@@ -1,7 +1,7 @@
 # Copyright (c) 2026, the gpu.node authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""Observe, plan, apply, report: the one shape of every module."""
+"""Runs a capability as an Ansible module: observe, plan, apply, observe again, and report."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ UMASK = 0o022
 
 
 class Capability(t.Protocol[S]):
-    """One thing that a module keeps in a wanted state."""
+    """A part of the node that a module keeps in a desired state. ``S`` is what it observes of it."""
 
     @property
     def name(self) -> str:
@@ -38,13 +38,17 @@ class Capability(t.Protocol[S]):
         """Read the node; change nothing."""
 
     def plan(self, state: S) -> Plan:
-        """Compute the steps, or raise NodeError when they cannot be carried out."""
+        """Compute the steps to the desired state.
+
+        Raises:
+            NodeError: if they can't be carried out.
+        """
 
     def apply(self, step: Step) -> None:
         """Carry out one step."""
 
     def result(self, state: S, plan: Plan) -> t.Dict[str, t.Any]:
-        """Return what the module reports besides the common values."""
+        """Return the module's own results, besides those that all modules have."""
 
 
 @t.runtime_checkable
@@ -52,11 +56,14 @@ class Owner(t.Protocol):
     """A capability that keeps files of its own on the node."""
 
     def own(self, state: t.Any) -> OwnFiles:
-        """Return those that are to be there, by what was observed."""
+        """Return the files that the capability may have on a node in this state."""
 
 
-class Dressed(t.Generic[S]):
-    """A capability, and with it that its own files are root's alone."""
+class WithOwnFiles(t.Generic[S]):
+    """A capability that first gives its own files back to root, with their modes.
+
+    It also keeps the list of records up to date, so that a record that is lost is noticed.
+    """
 
     def __init__(self, capability: Capability[S], owner: Owner) -> None:
         self._capability, self._own = capability, owner.own
@@ -65,36 +72,36 @@ class Dressed(t.Generic[S]):
         self._files: t.Optional[OwnFiles] = None
 
     def plan(self, state: S) -> Plan:
-        """Compute the steps, and before them the one that gives files back."""
-        planned = self._capability.plan(state)
+        """Compute the steps for the own files, then those of the capability."""
+        plan = self._capability.plan(state)
         self._files = self._own(state)
-        steps = (*self._files.steps(), *planned.steps)
+        steps = (*self._files.steps(), *plan.steps)
         self._files.check(steps)
-        warnings = (*planned.warnings, *self._files.warnings())
-        return dataclasses.replace(planned, steps=steps, warnings=warnings)
+        warnings = (*plan.warnings, *self._files.warnings())
+        return dataclasses.replace(plan, steps=steps, warnings=warnings)
 
     def apply(self, step: Step) -> None:
-        """Carry out one step."""
+        """Carry out one step, and list the record if the step has written it, even if it fails after that."""
         files = self._files
         if files is None or not files.record:
-            self._do(step)
+            self._apply(step)
             return
         was_there = files.host.exists(files.record)
         try:
-            self._do(step)
+            self._apply(step)
         finally:
             files.note(was_there=was_there)
 
-    def _do(self, step: Step) -> None:
+    def _apply(self, step: Step) -> None:
         if step.action in own_files.ACTIONS and self._files is not None:
             self._files.apply(step)
         else:
             self._capability.apply(step)
 
 
-def dressed(capability: Capability[S]) -> Capability[S]:
-    """Return a capability whose files of its own, where it has some, are looked after."""
-    return Dressed(capability, capability) if isinstance(capability, Owner) else capability
+def with_own_files(capability: Capability[S]) -> Capability[S]:
+    """Return the capability, as one WithOwnFiles if it has own files."""
+    return WithOwnFiles(capability, capability) if isinstance(capability, Owner) else capability
 
 
 def run_capability(
@@ -108,17 +115,17 @@ def run_capability(
         changes_node: Whether the module changes more of the node than a record of its own. It then holds the node's
             lock from before it observes the node until it ends, except in check mode.
     """
-    # The login's umask would else decide who can read what pip and other programs write here.
+    # Otherwise the login's umask would decide who can read what pip and other programs write here.
     os.umask(UMASK)
     completed: t.List[Step] = []
     name = module._name.rpartition(".")[2]
-    # Ansible adds to every answer what the module was given.
+    # Ansible adds the module's parameters to every result.
     module.no_log_values.update(logins(module.params) | files(module.params))
     try:
-        capability = dressed(make())
-        holds = changes_node and not module.check_mode
-        with _node_lock(module) if holds else contextlib.nullcontext():
-            answer = masked(_converge(module.check_mode, module._diff, capability, completed))
+        capability = with_own_files(make())
+        needs_lock = changes_node and not module.check_mode
+        with _node_lock(module) if needs_lock else contextlib.nullcontext():
+            result = masked(_converge(module.check_mode, module._diff, capability, completed))
     except PermissionError as error:
         if os.geteuid() == 0:
             raise
@@ -129,22 +136,22 @@ def run_capability(
     except NodeError as error:
         steps = [step.describe() for step in completed]
         failure = {
-            **refusal(name, error),
+            **describe_error(name, error),
             "changed": bool(completed),
             "steps": steps,
             **error.details,
         }
-        # A program repeats what it was given, and logs keep what a module says.
+        # Programs repeat their arguments in errors, and logs keep the results of modules.
         module.fail_json(**masked(failure))
-    for warning in answer.pop("warnings"):
+    for warning in result.pop("warnings"):
         module.warn(warning)
-    module.exit_json(**answer)
+    module.exit_json(**result)
     raise AssertionError("exit_json returned")
 
 
 @contextlib.contextmanager
 def _node_lock(module: AnsibleModule) -> t.Iterator[None]:
-    """Keep all other modules that change the node waiting, for as long as this one and its commands run.
+    """Have other modules that change the node wait while this one, or a command that it started, runs.
 
     Raises:
         NodeError: if another module holds the lock for longer than the module's lock_timeout.
@@ -165,31 +172,61 @@ def _node_lock(module: AnsibleModule) -> t.Iterator[None]:
 def _converge(
     check_mode: bool, show_diff: bool, capability: Capability[t.Any], completed: t.List[Step]
 ) -> t.Dict[str, t.Any]:
+    """Apply plans until one has no steps, and return the module's result.
+
+    Args:
+        check_mode: Whether to plan only.
+        show_diff: Whether the result has the diff.
+        capability: The capability.
+        completed: Gets the steps that were applied, also if this raises.
+
+    Raises:
+        NodeError: if a plan or a step fails, or the node does not converge.
+    """
     state = capability.observe()
     first = plan = capability.plan(state)
-    made: t.Set[t.Tuple[str, ...]] = set()
+    applied: t.Set[t.Tuple[str, ...]] = set()
     while plan.steps and not check_mode:
-        made.add(tuple(step.summary for step in plan.steps))
+        applied.add(tuple(step.summary for step in plan.steps))
         for step in plan.steps:
             capability.apply(step)
             completed.append(step)
         more = plan.more
         state = capability.observe()
         plan = capability.plan(state)
-        _check(plan, made, more)
+        _check_progress(plan, applied, more)
     steps = completed or list(first.steps)
-    shown = bool(steps) and show_diff
     return {
         "changed": bool(steps),
-        **described(plan, steps),
+        **describe_plan(plan, steps),
         "warnings": list(dict.fromkeys(first.warnings + plan.warnings)),
-        "diff": difference(first, steps) if shown else {},
+        "diff": describe_diff(first, steps) if steps and show_diff else {},
         **capability.result(state, plan),
     }
 
 
-def described(plan: Plan, steps: t.Sequence[Step]) -> t.Dict[str, t.Any]:
-    """Return what is to be said of any plan, with these steps."""
+def _check_progress(plan: Plan, applied: t.Collection[t.Tuple[str, ...]], more: bool) -> None:
+    """Refuse a plan with steps that should not be left.
+
+    Args:
+        plan: The plan after steps were applied.
+        applied: The summaries of the steps of each plan so far.
+        more: Whether the plan before announced further steps.
+    """
+    summaries = tuple(step.summary for step in plan.steps)
+    if summaries and not more:
+        text = "after all steps this is still to do"
+    elif summaries in applied:
+        text = "this was done and had no effect"
+    else:
+        return
+    cause = f"{text}: {'; '.join(summaries)}"
+    hint = "run again with -vvv; if it stays so, report it with this output"
+    raise NodeError("the node did not reach the wanted state", cause=cause, hint=hint)
+
+
+def describe_plan(plan: Plan, steps: t.Sequence[Step]) -> t.Dict[str, t.Any]:
+    """Return the results of a plan that all modules have, with these steps."""
     return {
         "steps": [step.describe() for step in steps],
         "reboot_required": bool(plan.reboot_required),
@@ -199,33 +236,24 @@ def described(plan: Plan, steps: t.Sequence[Step]) -> t.Dict[str, t.Any]:
     }
 
 
-def refusal(module: str, error: NodeError) -> t.Dict[str, str]:
-    """Return an error as its module says it."""
+def describe_error(module: str, error: NodeError) -> t.Dict[str, str]:
+    """Return an error as the results of the module that fails with it."""
     text = f"{module}: {about(module, error)}"
     return {"msg": text, "cause": error.cause, "hint": error.hint}
 
 
-def _check(left: Plan, made: t.Collection[t.Tuple[str, ...]], more: bool) -> None:
-    """Refuse to go on where steps are left that should not be, or that were made before."""
-    summaries = tuple(step.summary for step in left.steps)
-    if summaries and not more:
-        text = "after all steps this is still to do"
-    elif summaries in made:
-        text = "this was done and had no effect"
-    else:
-        return
-    cause = f"{text}: {'; '.join(summaries)}"
-    hint = "run again with -vvv; if it stays so, report it with this output"
-    raise NodeError("the node did not reach the wanted state", cause=cause, hint=hint)
-
-
-def difference(plan: Plan, steps: t.Sequence[Step]) -> t.Dict[str, str]:
+def describe_diff(plan: Plan, steps: t.Sequence[Step]) -> t.Dict[str, str]:
     """Return what --diff shows: the state before and after, and the steps between them."""
     prepared = "".join(f"- {step.summary}\n" for step in steps)
-    return {"before": _text(plan.before), "after": _text(plan.after), "prepared": prepared}
+    return {
+        "before": _diff_text(plan.before),
+        "after": _diff_text(plan.after),
+        "prepared": prepared,
+    }
 
 
-def _text(value: t.Any) -> str:
+def _diff_text(value: t.Any) -> str:
+    """Return a state for the diff: a text as it is, and any other value as YAML without secrets."""
     if value is None:
         return ""
     if isinstance(value, str):

@@ -220,7 +220,7 @@ LOADERS = (GrubHost, GrubbyHost, PblHost, SystemdBootHost)
 def run(host: FakeHost, *, check: bool = False, **params: t.Any) -> t.Dict[str, t.Any]:
     """Run the module as its main() does, and return what it answers."""
     capability = HostCapability(host, {**PARAMS, **params})  # type: ignore[arg-type]
-    return runner._converge(check, True, runner.dressed(capability), [])
+    return runner._converge(check, True, runner.with_own_files(capability), [])
 
 
 def finished(host: LoaderHost, at: int, **params: t.Any) -> bool:

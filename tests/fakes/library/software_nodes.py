@@ -193,7 +193,7 @@ def told(
     done: list[Step] = []
     found: dict[str, Any] = {}
     try:
-        one = run.dressed(make(node, values, check_mode=check_mode))
+        one = run.with_own_files(make(node, values, check_mode=check_mode))
         found = run._converge(check_mode, True, one, done)
     except NodeError as error:
         steps = [step.describe() for step in done]

@@ -18,7 +18,7 @@ from ..._generated.validate import SPEC
 from ..._machine.bounded import AheadHost
 from ..._machine.host import Host
 from ..._machine.room import Room
-from ..._machine.run import Capability, described, difference, dressed, refusal
+from ..._machine.run import Capability, describe_diff, describe_error, describe_plan, with_own_files
 from ..._repair.machine.cases import CaseFile
 from .. import parts
 from ..parts import Part
@@ -48,23 +48,27 @@ def planned(
 ) -> Answer:
     """Return what the part's module would do on the node as it is, or why it would refuse to."""
     try:
-        capability = dressed(make())
+        capability = with_own_files(make())
         state = capability.observe()
         plan = capability.plan(state)
         result = capability.result(state, plan)
     except NodeError as error:
-        error_fields = {**refusal(part.module, error), "until": error.until, "stays": error.stays}
+        error_fields = {
+            **describe_error(part.module, error),
+            "until": error.until,
+            "stays": error.stays,
+        }
         return {**_answer(part.name, Plan(), {}), "error": error_fields}
     answer = _answer(part.name, plan, result)
     if shows_difference and plan.steps:
-        answer["diff"] = difference(plan, plan.steps)
+        answer["diff"] = describe_diff(plan, plan.steps)
     return answer
 
 
 def _answer(name: str, plan: Plan, result: Answer) -> Answer:
     return {
         "name": name,
-        **described(plan, plan.steps),
+        **describe_plan(plan, plan.steps),
         "warnings": list(plan.warnings),
         "error": {},
         "later": plan.later or (MORE if plan.more else ""),

@@ -18,7 +18,7 @@ from ansible_collections.gpu.node.plugins.module_utils._machine.own_files import
     RECORDS,
     OwnFiles,
 )
-from ansible_collections.gpu.node.plugins.module_utils._machine.run import dressed
+from ansible_collections.gpu.node.plugins.module_utils._machine.run import with_own_files
 from ansible_collections.gpu.node.plugins.module_utils._software.dcgm.exporter import UNIT_FILE
 from ansible_collections.gpu.node.plugins.module_utils._software.toolkit.capability import DROP_IN
 
@@ -34,7 +34,7 @@ UNIT = "/etc/systemd/system/gpu-device-nodes.service"
 
 def told(module: str, host: Any, **values: Any) -> list[str]:
     _refused, options = modules.check(host, module, values)
-    one = dressed(modules.MODULES[module].make(host, options))
+    one = with_own_files(modules.MODULES[module].make(host, options))
     return [text for text in one.plan(one.observe()).warnings if "is not there" in text]
 
 
@@ -47,7 +47,7 @@ def test_the_drivers_record(path: str, state: str) -> None:
     host.files["/usr/lib64/libnvidia-ml.so.550.1"] = ""
 
     def warned() -> list[str]:
-        one = dressed(capability(host, state=state, source="preinstalled"))
+        one = with_own_files(capability(host, state=state, source="preinstalled"))
         return [text for text in one.plan(one.observe()).warnings if RECORD in text]
 
     assert warned() == []
@@ -114,7 +114,7 @@ class Kept:
 
 def test_a_record_is_missed_from_the_step_on_that_wrote_it_until_the_one_that_removes_it() -> None:
     host = FakeHost()
-    one = dressed(Kept(host))
+    one = with_own_files(Kept(host))
 
     def warned() -> bool:
         return any("is not there" in text for text in one.plan(None).warnings)
@@ -136,7 +136,7 @@ def test_a_record_is_missed_from_the_step_on_that_wrote_it_until_the_one_that_re
 
 def test_a_lost_record_that_is_begun_again_is_missed_until_its_component_goes() -> None:
     host = FakeHost()
-    component = dressed(Kept(host))
+    component = with_own_files(Kept(host))
     assert component.plan(None).warnings == ()
     component.apply(Step("add", "add a package"))
     assert component.plan(None).warnings == ()
