@@ -77,7 +77,7 @@ import json
 import typing as t
 
 from ansible.errors import AnsibleFilterError
-from ansible_collections.gpu.node.plugins.plugin_utils.report.cases import models
+from ansible_collections.gpu.node.plugins.plugin_utils.report.cases import models_by_device_id
 from ansible_collections.gpu.node.plugins.plugin_utils.report.nodes import (
     fleet,
     line,
@@ -110,7 +110,7 @@ def fleet_report(
     for host in hosts:
         known = hostvars.get(host) or {}  # which takes its time, and so is read once
         answers.append((str(host), _answer(known, variable), _answer(known, info)))
-    names = models(of_gpus(answer, other) for _host, answer, other in answers)
+    names = models_by_device_id(of_gpus(answer, other) for _host, answer, other in answers)
     nodes = [node(host, answer, other, names) for host, answer, other in answers]
     return FORMS[form](fleet(title, made or _timestamp(), nodes))
 

@@ -17,7 +17,7 @@ from ansible_collections.gpu.node.plugins.module_utils._checks.report.status imp
 from ansible_collections.gpu.node.plugins.module_utils._node.in_service import Change
 from ansible_collections.gpu.node.plugins.module_utils._node.quarantine import Quarantined as Entry
 
-from .cases import Models, cases, repairs
+from .cases import Models, count_repairs, describe_cases
 from .gpus import NOWHERE, gpus, users
 from .shape import CHANGE, QUARANTINED, is_node
 
@@ -78,7 +78,7 @@ def _node(name: str, answer: Answer, info: Answer, models: Models) -> Json:
         "warnings": _warnings(answer),
         "faults": [{key: fault[key] for key in FAULT} for fault in faults],
         "quarantine": aside,
-        "cases": cases(status, known, models),
+        "cases": describe_cases(status, known, models),
         "cases_unknown": status.get("cases_unknown", ""),
         "unhealthy": [*_unhealthy(known, status, faults), *map(_describe_quarantine, aside)],
         "reboot": _reboot(answer, status),
@@ -213,7 +213,7 @@ def fleet(title: str, made: str, nodes: t.Sequence[Json]) -> Json:
         "title": title,
         "made": made,
         "totals": totals(nodes),
-        "repairs": repairs(nodes),
+        "repairs": count_repairs(nodes),
         "nodes": list(nodes),
     }
 
