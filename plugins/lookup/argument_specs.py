@@ -44,11 +44,11 @@ from ansible.errors import AnsibleLookupError
 from ansible.plugins.lookup import LookupBase
 
 ROLES = os.path.join(os.path.dirname(os.path.dirname(os.path.dirname(__file__))), "roles")
-# libyaml's, where PyYAML has it, takes a tenth of the time.
+# The loader of libyaml takes a tenth of the time; PyYAML may have been built without it.
 LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
 
-def roles() -> t.List[str]:
+def list_roles() -> t.List[str]:
     """Return the names of the roles that have argument specs."""
     return sorted(
         name
@@ -58,25 +58,29 @@ def roles() -> t.List[str]:
 
 
 @functools.cache
-def specs(role: str) -> t.Mapping[str, t.Any]:
-    """Return the argument specs of a role. AnsibleLookupError: the collection has none of that name."""
+def read_specs(role: str) -> t.Mapping[str, t.Any]:
+    """Return the argument specs of a role.
+
+    Raises:
+        AnsibleLookupError: if the collection has no role of that name with argument specs.
+    """
     path = os.path.join(ROLES, role, "meta", "argument_specs.yml")
     try:
         with open(path, encoding="utf-8") as stream:
-            result: t.Mapping[str, t.Any] = yaml.load(stream, LOADER)
+            specs: t.Mapping[str, t.Any] = yaml.load(stream, LOADER)
     except OSError as error:
         raise AnsibleLookupError(
             f"argument_specs: {role!r} is not valid: expected the name of a role of gpu.node"
             f" ({os.strerror(error.errno or 0)})"
         ) from error
-    return result
+    return specs
 
 
 class LookupModule(LookupBase):  # type: ignore[misc]
-    """The lookup."""
+    """The lookup gpu.node.argument_specs."""
 
     def run(
         self, terms: t.Sequence[str], variables: t.Any = None, **kwargs: t.Any
     ) -> t.List[t.Mapping[str, t.Any]]:
-        """Return the specs of each role."""
-        return [specs(str(term)) for term in terms or roles()]
+        """Return the argument specs of the roles in ``terms``, or of all roles."""
+        return [read_specs(str(term)) for term in terms or list_roles()]
