@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import argparse
 from collections.abc import Sequence
 
 from gpu_plugin.tools import commands
@@ -14,7 +15,12 @@ from . import __version__
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command line. Returns the exit status."""
-    parser = commands.parser(
+    return commands.run(_parser(), arguments)
+
+
+def _parser() -> argparse.ArgumentParser:
+    """Return the parser, which pages and their tests read too."""
+    return commands.parser(
         f"gpu-cluster {__version__}",
         "Have pods share GPUs, from the cluster or from a desk",
         commands.package_command(
@@ -24,4 +30,3 @@ def main(arguments: Sequence[str] | None = None) -> int:
             f"{__package__}.show", "print claims of manifests, and slices of planned nodes"
         ),
     )
-    return commands.run(parser, arguments)
