@@ -80,3 +80,8 @@ def test_docker_has_an_empty_image_for_the_time_alone() -> None:
     assert {"--rm", "--network=none", "--pull=never", "--device=nvidia.com/gpu=all"} <= set(run)
     # No driver is behind this machine's nodes, and so it is not the runtime's fault.
     assert found.unknown == program.undriven() != ""
+
+
+def test_a_container_is_tried_in_every_runtime() -> None:
+    tried = Trial(machine())._runs.keys()  # type: ignore[arg-type]
+    assert tried == {runtime.kind.name for runtime in KINDS}

@@ -8,14 +8,18 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from ansible_collections.gpu.node.plugins.module_utils._base.boot import BEFORE
 from ansible_collections.gpu.node.plugins.module_utils._base.errors import NodeError
+from ansible_collections.gpu.node.plugins.module_utils._host.memlock import UNITS
 from ansible_collections.gpu.node.plugins.module_utils._runtime import containerd
 from ansible_collections.gpu.node.plugins.module_utils._runtime.edits import lookup
 from ansible_collections.gpu.node.plugins.module_utils._runtime.machine import crio
+from ansible_collections.gpu.node.plugins.module_utils._runtime.machine.engines import KINDS
 from ansible_collections.gpu.node.plugins.module_utils._runtime.state import (
     CRIO,
     DOCKER,
     PODMAN,
+    RuntimeKind,
     RuntimeOptions,
     RuntimeView,
     describe,
@@ -225,3 +229,11 @@ def test_lookup_of_what_is_not_there() -> None:
     assert lookup({"a": {"b": 1}}, ("a", "b")) == 1
     assert lookup({"a": {"b": 1}}, ("a", "b", "c")) is None
     assert lookup({}, ("a",)) is None
+
+
+@pytest.mark.parametrize("kind", [runtime.kind for runtime in KINDS], ids=lambda kind: kind.name)
+def test_units_of_a_runtime_start_after_the_nodes_own_and_get_the_memlock_limit(
+    kind: RuntimeKind,
+) -> None:
+    assert set(kind.units) <= set(BEFORE.split())
+    assert set(kind.units) <= set(UNITS)
