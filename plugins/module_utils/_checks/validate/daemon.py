@@ -116,16 +116,7 @@ class PluginReport:
             Mps(device, text(row.get("problem")), row.get("waits_for_clients") is True)
             for device, row in _tables(report.get("mps"))
         )
-        # Of what is in quarantine: GPUs, and MIG devices, whose index begins with that of their GPU.
-        aside = table(report.get("quarantine"))
-        indices, uuids = (map(text, rows(report.get(f"gpu_{key}"))) for key in ("indices", "uuids"))
-        gpus = dict(map(lambda index, uuid: (index, uuid), indices, uuids))
-        set_aside = {
-            text(device.get("uuid"))
-            for device in devices
-            if aside.get("node")
-            or gpus.get(text(device.get("index")).partition(":")[0]) in table(aside.get("gpus"))
-        }
+        set_aside = _set_aside(report, devices)
         waits = {text(device.get("uuid")) for device in devices if device.get("reason") == HELD}
         waits |= {device.device for device in mps if device.waits_for_clients}
         resources, labels = _tables(report.get("resources")), report.get("labels")
@@ -183,6 +174,21 @@ class PluginReport:
 
 def _tables(value: t.Any) -> t.List[t.Tuple[str, t.Mapping[str, t.Any]]]:
     return [(name, table(row)) for name, row in table(value).items()]
+
+
+def _set_aside(
+    report: t.Mapping[str, t.Any], devices: t.Sequence[t.Mapping[str, t.Any]]
+) -> t.Set[str]:
+    """Return the UUIDs of the devices in quarantine: GPUs, and their MIG devices, whose index begins with theirs."""
+    quarantine = table(report.get("quarantine"))
+    indices, uuids = (map(text, rows(report.get(f"gpu_{key}"))) for key in ("indices", "uuids"))
+    gpus = dict(zip(indices, uuids))  # noqa: B905
+    return {
+        text(device.get("uuid"))
+        for device in devices
+        if quarantine.get("node")
+        or gpus.get(text(device.get("index")).partition(":")[0]) in table(quarantine.get("gpus"))
+    }
 
 
 def _problems(
