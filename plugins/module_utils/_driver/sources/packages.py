@@ -224,9 +224,16 @@ def _enable(state: DriverState) -> t.List[Step]:
 
 
 def _changes(
-    family: Family, state: DriverState, desired: Desired, choice: Choice
+    family: Family,
+    state: DriverState,
+    desired: Desired,
+    choice: Choice,
+    taken: t.FrozenSet[str],
 ) -> t.Tuple[t.Dict[str, t.Optional[str]], t.List[str]]:
     """Return the packages to install, with their versions, and those to remove.
+
+    Args:
+        taken: Packages that were adopted, or are to be.
 
     Raises:
         NodeError: if packages of others would change or go.
@@ -237,7 +244,6 @@ def _changes(
         for name, version in choice.targets.items()
         if (software.installed(name) or "") != version
     }
-    taken = state.taken(desired.adopt)
     drop = [name for name in software.packages if _superseded(family, state, choice, name, taken)]
     drop += [name for name in _left_behind(family, state, choice, taken) if name not in drop]
     further = (*software.surplus, *family.displaced(state, desired, choice))
@@ -270,7 +276,8 @@ def _changes(
 
 def _install(family: Family, state: DriverState, desired: Desired, choice: Choice) -> t.List[Step]:
     """Return the transactions that bring the packages of the choice, and the headers that DKMS builds with."""
-    change, drop = _changes(family, state, desired, choice)
+    taken = state.taken(desired.adopt)
+    change, drop = _changes(family, state, desired, choice, taken)
     needed = choice.dkms and (state.loaded.driver is None or bool(change) or bool(drop))
     headers = offered_headers(state) if needed else []
     if needed and choice.version and not (headers or state.machine.headers):
@@ -295,7 +302,6 @@ def _install(family: Family, state: DriverState, desired: Desired, choice: Choic
     texts += [f"remove {', '.join(drop)}"] if drop else []
     if texts:
         change.update({**packages, **family.dependencies(state, choice, change)})
-        taken = state.taken(desired.adopt)
         params = {"packages": change, "remove": drop, "pins": choice.pins, "taken": taken}
         steps.append(Step("install", "; ".join(texts), params))
     return steps
