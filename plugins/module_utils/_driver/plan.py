@@ -259,7 +259,7 @@ def _exchange(
 
 
 def _obstacle(state: DriverState) -> str:
-    """Say why the loaded modules can't be exchanged now."""
+    """Return why the loaded modules can't be exchanged now, empty if they can."""
     loaded = state.loaded
     if not loaded.reload_note and loaded.users:
         parts = ", ".join(map(str, loaded.users)), holders.advice(loaded.users)
@@ -270,7 +270,7 @@ def _obstacle(state: DriverState) -> str:
 
 
 def _difference(state: DriverState, desired: Desired, choice: Choice) -> str:
-    """Say how the loaded driver differs from the desired one."""
+    """Return how the loaded driver differs from the desired one, empty if it does not."""
     if state.loaded.driver is None:
         return ""
     version, kind = state.loaded.driver
@@ -284,7 +284,7 @@ def _difference(state: DriverState, desired: Desired, choice: Choice) -> str:
 
 
 def _other_options(state: DriverState, desired: Desired) -> str:
-    """Say how the options of the loaded modules differ from the desired ones."""
+    """Return how the options of the loaded modules differ from the desired ones, empty if they do not."""
     modules = state.loaded.modules
     differences = in_force.differing(
         desired.kernel.module_options, modules.options, modules.overruled

@@ -310,7 +310,7 @@ def _mig_resource(mig: MigDevice, strategy: str, naming: Naming) -> str:
 
 
 def _missing_gpus(inventory: Inventory, dra: Dra) -> list[str]:
-    """Say which GPUs the configuration gives to DRA that are not there."""
+    """Return a message for each GPU that the configuration gives to DRA and that is not there."""
     if inventory.absent or inventory.strangers:
         return []  # they may be among those that nobody has read yet
     missing = unknown([view.gpu for view in inventory.gpus], dra)
@@ -320,7 +320,7 @@ def _missing_gpus(inventory: Inventory, dra: Dra) -> list[str]:
 def _describe_gpu(
     view: GpuView, inventory: Inventory, strategy: str, naming: Naming
 ) -> Iterator[str]:
-    """Say which hardware a strategy leaves aside, although it is there, and what waits for a reset."""
+    """Yield what a strategy leaves out of a GPU, whether its driver is slow, and what waits for a reset."""
     name = f"GPU {view.gpu.index} ({view.gpu.uuid})"
     if view.gpu.uuid in inventory.slow - inventory.hung:
         yield f"the driver is slow: {name} stays as it was when it answered last"
@@ -446,7 +446,7 @@ def _names(device: Device) -> set[str]:
 
 
 def describe_sharing(resources: Mapping[str, Sequence[Device]], sharing: Sharing) -> Iterator[str]:
-    """Say which shares find nothing on this node."""
+    """Yield a message for each share of the configuration that matches no device of this node."""
     for share in sharing.shares:
         devices = resources.get(share.name, ())
         if not devices:
@@ -512,7 +512,7 @@ def _why_held(
 
 
 def narrow(advertised: Advertised, before: Advertised, inventory: Inventory) -> list[str]:
-    """Say which GPUs let in fewer processes than their users may have, though they are not shared by MPS.
+    """Return a message for each GPU whose compute mode admits fewer processes than its users may have, without MPS.
 
     They were fit ``before`` as well: of a mode that MPS has just given back the last look knows nothing.
     """
