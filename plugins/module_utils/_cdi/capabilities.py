@@ -9,6 +9,7 @@ that NVIDIA's container toolkit 1.20 looks for (internal/discover/graphics.go, p
 
 from __future__ import annotations
 
+import itertools
 import typing as t
 
 ALL = "all"
@@ -97,8 +98,8 @@ def binaries(capabilities: Chosen) -> t.List[str]:
 
 def files(capabilities: Chosen) -> t.List[t.Tuple[str, str]]:
     """Return the other files: the folder that each has in containers, and its path below that."""
-    files_ = [pair for name, pairs in FILES.items() if name in capabilities for pair in pairs]
-    return list(dict.fromkeys(files_))
+    pairs_of = (pairs for name, pairs in FILES.items() if name in capabilities)
+    return list(dict.fromkeys(itertools.chain.from_iterable(pairs_of)))
 
 
 def aliases(stem: str, capabilities: Chosen) -> t.Tuple[str, ...]:

@@ -113,9 +113,11 @@ def manifest(
 
 def left_over(pods: t.Iterable[Json], node: str) -> t.List[t.Tuple[str, str]]:
     """Return name and UID of the pods that earlier runs left for a node."""
-    every = [pod["metadata"] for pod in pods]
-    pods_of_node = [pod_ for pod_ in every if (pod_.get("annotations") or {}).get(NODE) == node]
-    return [(str(pod_["name"]), str(pod_["uid"])) for pod_ in pods_of_node]
+    return [
+        (str(meta["name"]), str(meta["uid"]))
+        for meta in (pod["metadata"] for pod in pods)
+        if (meta.get("annotations") or {}).get(NODE) == node
+    ]
 
 
 def proven(pod: Json, *, to_the_end: bool) -> bool:
@@ -223,8 +225,8 @@ def unplaced(pod: Json) -> bool:
     """Return whether the scheduler finds no place for a pod."""
     conditions = (pod.get("status") or {}).get("conditions") or ()
     reasons = (
-        condition_.get("reason")
-        for condition_ in conditions
-        if condition_.get("type") == "PodScheduled"
+        condition.get("reason")
+        for condition in conditions
+        if condition.get("type") == "PodScheduled"
     )
     return "Unschedulable" in reasons

@@ -264,10 +264,10 @@ def _balanced(profiles: t.Sequence[GiProfile]) -> Layout:
     # Of two profiles with as many slices, the one with less memory leaves room for others.
     parsed = sorted(
         (parse(profile.name) for profile in profiles),
-        key=lambda profile_: profile_.gb,
+        key=lambda profile: profile.gb,
         reverse=True,
     )
-    plain = {profile_.g: str(profile_) for profile_ in parsed if not profile_.attributes}
+    plain = {profile.g: str(profile) for profile in parsed if not profile.attributes}
     parts = BALANCED.get(max((profile.slices for profile in profiles), default=0), {})
     if not parts or not all(slices in plain for slices in parts):
         hint = "give the layout in config"

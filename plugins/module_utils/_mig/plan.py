@@ -168,29 +168,29 @@ def _plan_gpu(state: GpuState, enabled: bool, layout: Layout, reset: bool) -> Gp
         return GpuPlan(gpu, mode, before, picture(gpu, (), (), enabled=True), more=True)
     busy = {_at(user) for user in state.users if user.gi_id is not None}
     arrangement = arrange(*_offered(state, layout), busy, state.placements)
-    staying = [keep_.instance for keep_ in arrangement.keep]
+    staying = [keeper.instance for keeper in arrangement.keep]
     gone = [instance for instance in state.instances if instance not in staying]
     _refuse_in_use(state, gone, arrangement.keep)
     created = [
-        (keep_, start, shape, Placed(str(shape), start, dict(keep_.placements)[start]))
-        for keep_, start, shape in arrangement.create
+        (profile, start, shape, Placed(str(shape), start, dict(profile.placements)[start]))
+        for profile, start, shape in arrangement.create
     ]
     creating = [
-        _step("create_gi", gpu, f"create {at}", profile=keep_.name, start=start, cis=shape.cis)
-        for keep_, start, shape, at in created
+        _step("create_gi", gpu, f"create {at}", profile=profile.name, start=start, cis=shape.cis)
+        for profile, start, shape, at in created
     ]
-    placements = tuple(keep_[-1] for keep_ in created)
+    placements = tuple(placed for _profile, _start, _shape, placed in created)
     stay = [
-        Placed(str(keep_.shape), keep_.instance.start, keep_.instance.size)
-        for keep_ in arrangement.keep
+        Placed(str(keeper.shape), keeper.instance.start, keeper.instance.size)
+        for keeper in arrangement.keep
     ]
     return GpuPlan(
         gpu,
         (*mode, *_clear(state, gone), *_reshape(state, arrangement.keep), *creating),
         before,
         picture(gpu, state.profiles, [*stay, *placements], enabled=True),
-        kept=tuple(keep_.id for keep_ in staying),
-        destroyed=tuple(keep_.id for keep_ in gone),
+        kept=tuple(instance.id for instance in staying),
+        destroyed=tuple(instance.id for instance in gone),
         created=placements,
         more=bool(mode),
     )

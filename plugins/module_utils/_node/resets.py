@@ -44,7 +44,7 @@ def refusal(uuids: t.Sequence[str], status: int, output: str) -> NodeError:
     """Return the error about GPUs, none for all of the node, of which nvidia-smi ended with this status and words."""
     gpus = ", ".join(uuids) or "all GPUs"
     text = " ".join(output.split())
-    hint = next((hint_ for phrase, hint_ in REFUSALS if phrase in text.lower()), "")
+    hint = next((step for phrase, step in REFUSALS if phrase in text.lower()), "")
     if status == TIMED_OUT:
         hint = f"{REBOOT}: the driver does not come to an end with the reset"
     elif status == NOT_FOUND:

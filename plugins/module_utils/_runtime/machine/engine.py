@@ -206,11 +206,11 @@ class Runtime:
         state = properties(self._host, self.unit, "ActiveState", "UnitFileState", *STARTERS)
         active = state.get("ActiveState", "")
         if active in ("inactive", "failed"):
-            words = f"{self.unit} is {active}, so no container starts"
-            return f"{words}. Next step: systemctl start {self.unit}"
+            message = f"{self.unit} is {active}, so no container starts"
+            return f"{message}. Next step: systemctl start {self.unit}"
         if state.get("UnitFileState") == "disabled" and not any(map(state.get, STARTERS)):
-            words = f"{self.unit} is disabled, and no other unit starts it: after the next boot no container starts"
-            return f"{words}. Next step: systemctl enable {self.unit}"
+            message = f"{self.unit} is disabled, and no other unit starts it: after the next boot no container starts"
+            return f"{message}. Next step: systemctl enable {self.unit}"
         return ""
 
     def check(self, options: RuntimeOptions) -> None:
@@ -273,9 +273,9 @@ class Runtime:
             cause = error.cause
             for path, stand_in in tried.items():
                 cause = cause.replace(stand_in, path)
-            what = f"{self.kind.name} refuses what {', '.join(tried)} would be"
+            message = f"{self.kind.name} refuses what {', '.join(tried)} would be"
             hint = "fix what it names; nothing was changed"
-            raise NodeError(what, cause=cause, hint=hint) from error
+            raise NodeError(message, cause=cause, hint=hint) from error
         finally:
             self._host.remove(folder)
 

@@ -66,10 +66,16 @@ class Docker(Runtime):
         there, stays = (config.get("runtimes") or {} for config in (view.effective, after))
         gone, path = there.keys() - stays.keys(), self.path()
         listed = self._ask("/containers/json", path) or [] if gone else []
-        told = [self._ask(f"/containers/{one.get('Id')}/json", path) or {} for one in listed]
-        using = [one for one in told if lookup(one, ("HostConfig", "Runtime")) in gone]
+        containers = [
+            self._ask(f"/containers/{container.get('Id')}/json", path) or {} for container in listed
+        ]
+        using = [
+            container
+            for container in containers
+            if lookup(container, ("HostConfig", "Runtime")) in gone
+        ]
         if using:
-            names = sorted(str(one.get("Name", "?")).lstrip("/") for one in using)
+            names = sorted(str(container.get("Name", "?")).lstrip("/") for container in using)
             raise engine.would_lose(
                 f"docker could not start {engine.listed(names)} again",
                 f"they were made with the runtime {', '.join(sorted(gone))}, which would be gone",
@@ -93,9 +99,9 @@ class Docker(Runtime):
             self._validate(path)
         except NodeError as error:
             files = " or ".join([path, *self.commands().files])
-            what = f"{self.unit} would not start again"
+            message = f"{self.unit} would not start again"
             hint = f"fix what it names in {files}, then run again"
-            raise NodeError(what, cause=error.cause, hint=hint) from error
+            raise NodeError(message, cause=error.cause, hint=hint) from error
 
     def _validate(self, path: str) -> None:
         for command in self.commands().both():
@@ -130,16 +136,16 @@ class Podman(Runtime):
             *(f"{PODMAN_CONFIG}.d/{name}" for name in names),
         ):
             config = toml.parse(self._host.read(path) or "", path)
-            found = lookup(config, ("engine", "cdi_spec_dirs"))
-            if isinstance(found, list):
-                appends = {"append": True} in found
-                own = [one for one in found if isinstance(one, str)]
+            value = lookup(config, ("engine", "cdi_spec_dirs"))
+            if isinstance(value, list):
+                appends = {"append": True} in value
+                own = [folder for folder in value if isinstance(folder, str)]
                 folders, last = [*folders, *own] if appends else own, path
         return tuple(folders), last
 
 
 KINDS: t.Tuple[t.Type[Runtime], ...] = (Containerd, Docker, Crio, Podman, K3s, Rke2, K0s, MicroK8s)
-NAMES = tuple(one.kind.name for one in KINDS)
+NAMES = tuple(runtime.kind.name for runtime in KINDS)
 
 
 def installed(host: Host, name: str = "auto") -> t.List[Runtime]:
@@ -152,8 +158,8 @@ def choose(host: Host, name: str) -> t.List[Runtime]:
     """Return the runtime of a name, or with auto all that are in use on the node."""
     there = installed(host, name)
     if not there:
-        what = f"{name} is not installed"
-        what = "no container runtime is installed" if name == "auto" else what
+        message = f"{name} is not installed"
+        message = "no container runtime is installed" if name == "auto" else message
         other = [runtime.kind.name for runtime in installed(host)]
         endpoint = kubelet.endpoint(host)
         cause = f"the node has {' and '.join(other)}" if other else ""
@@ -164,8 +170,8 @@ def choose(host: Host, name: str) -> t.List[Runtime]:
         hint = "install it, as for any Kubernetes node"
         if other:
             hint = f"set container_runtime_name to {' or '.join(other)}, or install {name}"
-        raise NodeError(what, cause=cause, hint=hint)
+        raise NodeError(message, cause=cause, hint=hint)
     if name == "auto":
-        names = {one.kind.name for one in there}
-        there = [one for one in there if not one.left_out(names)]
+        names = {runtime.kind.name for runtime in there}
+        there = [runtime for runtime in there if not runtime.left_out(names)]
     return there

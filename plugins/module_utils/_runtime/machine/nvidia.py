@@ -16,7 +16,7 @@ from .record import Records
 
 # Also its variants (.cdi, .legacy) and its hook (-hook).
 PROGRAM = "nvidia-container-runtime"
-HOOKS = tuple(f"{one}/containers/oci/hooks.d" for one in ("/usr/share", "/etc", "/run"))
+HOOKS = tuple(f"{folder}/containers/oci/hooks.d" for folder in ("/usr/share", "/etc", "/run"))
 STEP = (
     "set deviceListStrategy: [cdi-annotations, cdi-cri], the role's default; or container_runtime_mode: runtime_class"
     " with container_toolkit_state: present, for pods that name its RuntimeClass"
@@ -29,34 +29,32 @@ def without(host: Host, *, leaving: bool = False) -> t.Tuple[str, ...]:
     ``leaving``: a handler that we have set up does not count, as this run takes it back.
     """
     try:
-        found = [one for one in choose(host, "auto") if one.unit]
-        views = [one.view(one.path(), RuntimeOptions(mode="")) for one in found]
+        runtimes = [runtime for runtime in choose(host, "auto") if runtime.unit]
+        views = [runtime.view(runtime.path(), RuntimeOptions(mode="")) for runtime in runtimes]
         written = Records(host).all().values() if leaving else ()
     except NodeError:
         return ()
-    paths = [entry.path for one in written for entry in one.entries]
+    paths = [entry.path for file in written for entry in file.entries]
     ours = {path[path.index("runtimes") + 1] for path in paths if "runtimes" in path[:-1]}
     hooks = [f"{folder}/{name}" for folder in HOOKS for name in host.listdir(folder)]
     if any(runs_nvidia(view.effective, ours) for view in views):
         return ()
     if any(PROGRAM in (host.read(hook) or "") for hook in hooks):  # CRI-O's
         return ()
-    return tuple(one.kind.name for one in found)
+    return tuple(runtime.kind.name for runtime in runtimes)
 
 
-def runs_nvidia(found: t.Any, but: t.Container[str] = ()) -> bool:
+def runs_nvidia(config: t.Any, but: t.Container[str] = ()) -> bool:
     """Return whether a runtime's configuration has a handler with NVIDIA's program; ``but`` are names of handlers."""
-    if isinstance(found, dict):
-        handlers = found.get("runtimes")
+    if isinstance(config, dict):
+        handlers = config.get("runtimes")
         if isinstance(handlers, dict):
-            found = {
-                **found,
-                "runtimes": {k: handler for k, handler in handlers.items() if k not in but},
-            }
-        return any(runs_nvidia(one, but) for one in found.values())
-    if isinstance(found, list):
-        return any(runs_nvidia(one, but) for one in found)
-    return isinstance(found, str) and posixpath.basename(found).startswith(PROGRAM)
+            counted = {name: handler for name, handler in handlers.items() if name not in but}
+            config = {**config, "runtimes": counted}
+        return any(runs_nvidia(value, but) for value in config.values())
+    if isinstance(config, list):
+        return any(runs_nvidia(item, but) for item in config)
+    return isinstance(config, str) and posixpath.basename(config).startswith(PROGRAM)
 
 
 def refusal(variable: str, chosen: t.Sequence[str], runtimes: t.Sequence[str]) -> InputError:
@@ -65,5 +63,5 @@ def refusal(variable: str, chosen: t.Sequence[str], runtimes: t.Sequence[str]) -
         f"one that reaches containers: these do through NVIDIA's runtime alone, and {' and '.join(runtimes)} of this"
         " node has no handler of it, so pods would start without a GPU"
     )
-    found = InputError.of(f"{variable}: flags.plugin.deviceListStrategy", list(chosen), expected)
-    return InputError(found.message, cause=found.cause, hint=STEP, key=variable)
+    error = InputError.of(f"{variable}: flags.plugin.deviceListStrategy", list(chosen), expected)
+    return InputError(error.message, cause=error.cause, hint=STEP, key=variable)

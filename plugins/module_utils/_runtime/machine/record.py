@@ -65,7 +65,7 @@ class Records:
         """Remember a file, or with None forget it."""
         known = {**self.all(), path: written}
         # Configurations of runtimes may hold passwords of registries.
-        self._store(RECORD, {name: one.data() for name, one in known.items() if one}, 0o600)
+        self._store(RECORD, {name: file.data() for name, file in known.items() if file}, 0o600)
 
     def _store(self, path: str, data: t.Mapping[str, t.Any], mode: int) -> None:
         if data:
@@ -191,7 +191,9 @@ class File(t.NamedTuple):
         """Return whether a reload, which takes over keys below ``live``, is enough; what goes away takes a start."""
         gone = bool(self.reverts or self.removals or self.restored)
         keys = [path for path, _value in self.changes]
-        return not gone and all(any(key[: len(one)] == one for one in live) for key in keys)
+        return not gone and all(
+            any(key[: len(prefix)] == prefix for prefix in live) for key in keys
+        )
 
     def summary(self) -> str:
         """Return the edit as text."""
@@ -214,8 +216,8 @@ class File(t.NamedTuple):
             return None
         untouched = self.written is not None and self.text == self.written.text
         restored = untouched and not changes and len(idle) == len(entries)
-        found = self._replace(changes=tuple(changes), reverts=tuple(reverts))
-        return found._replace(removals=tuple(removals), restored=restored)
+        changed = self._replace(changes=tuple(changes), reverts=tuple(reverts))
+        return changed._replace(removals=tuple(removals), restored=restored)
 
     def edited(self, runtime: Runtime) -> t.Optional[str]:
         """Return the text after the edit, None where no file is left."""
@@ -234,8 +236,8 @@ class File(t.NamedTuple):
             return text
         if runtime.parse(text, self.path) not in ({}, runtime.parse(self.fresh, self.path)):
             return text
-        rest = text.replace(self.fresh, "", 1) if self.fresh else text
-        return None if self.written.base is None and rest.strip() in NOTHING else rest
+        without = text.replace(self.fresh, "", 1) if self.fresh else text
+        return None if self.written.base is None and without.strip() in NOTHING else without
 
     def record(self, runtime: Runtime, text: str, *, makes_folder: bool = False) -> Written:
         """Return what to remember of the file once it has this text: how it would be without us."""
@@ -243,10 +245,10 @@ class File(t.NamedTuple):
         config = runtime.parse(self.text or "", self.path)
         entries = old.entries if old else ()
         if old is not None and self.text is not None:
-            others = runtime.edit(self.text, *edits.revert(config, entries))
-            base = old.base if self.text == old.text else self._without_us(runtime, others)
+            reverted = runtime.edit(self.text, *edits.revert(config, entries))
+            base = old.base if self.text == old.text else self._without_us(runtime, reverted)
         gone = {path for path, _rest in (*self.removals, *self.reverts)}
-        kept = [entry for entry in entries if entry.path not in gone]
-        noted = edits.note(config, self.changes, entries, kept)
+        remaining = [entry for entry in entries if entry.path not in gone]
+        noted = edits.note(config, self.changes, entries, remaining)
         made = makes_folder or bool(old and old.made_folder)
         return Written(runtime.kind.name, base, text, tuple(noted), made)

@@ -126,7 +126,7 @@ class Key:
 def keys_of(kind: Any) -> dict[str, Key]:
     """Return the keys of a dataclass by its fields; other fields have none."""
     return {
-        field_.name: field_.metadata["key"] for field_ in fields(kind) if "key" in field_.metadata
+        member.name: member.metadata["key"] for member in fields(kind) if "key" in member.metadata
     }
 
 

@@ -47,17 +47,17 @@ class Services:
     def _add(
         self, unit: str, services_by_unit: t.Dict[str, Service], above: t.Tuple[str, ...]
     ) -> None:
-        properties_ = properties(self._host, unit, "Id", "LoadState", "ActiveState", *NEEDED_BY)
-        unit = properties_.get("Id") or unit
+        unit_state = properties(self._host, unit, "Id", "LoadState", "ActiveState", *NEEDED_BY)
+        unit = unit_state.get("Id") or unit
         if unit in services_by_unit or unit in above:
             return
-        for other in " ".join(properties_.get(key, "") for key in NEEDED_BY).split():
+        for other in " ".join(unit_state.get(key, "") for key in NEEDED_BY).split():
             if other.endswith(".service"):
                 if other not in managed(self._host):
                     services.check(unit, other)
                 self._add(other, services_by_unit, (*above, unit))
-        there = bool(properties_) and properties_.get("LoadState") != "not-found"
-        services_by_unit[unit] = Service(unit, there, properties_.get("ActiveState") in RUNNING)
+        there = bool(unit_state) and unit_state.get("LoadState") != "not-found"
+        services_by_unit[unit] = Service(unit, there, unit_state.get("ActiveState") in RUNNING)
 
     def stops(self, user: User) -> bool:
         """Return whether a process is of a service that is stopped for a change, or of its graphical session."""
