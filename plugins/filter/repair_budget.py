@@ -40,8 +40,8 @@ EXAMPLES = r"""
 RETURN = r"""
 _value:
   description:
-    - The nodes that are repaired now, in C(nodes); in C(told), in words, why others are not; and in C(problem) what is
-      wrong with C(repair_max_unavailable), empty where nothing is.
+    - The nodes that are repaired now, in C(nodes); in C(reasons), in words, why others are not; and in C(problem) what
+      is wrong with C(repair_max_unavailable), empty where nothing is.
   type: dict
 """
 
@@ -87,11 +87,11 @@ def repair_budget(
     try:
         limit = rollout.agreed({budgets.VARIABLE: values}, budgets.VARIABLE, rollout.size)
     except InputError as error:
-        return {"problem": str(error), "nodes": [], "told": []}
+        return {"problem": str(error), "nodes": [], "reasons": []}
     moment = _time()
     fleet = {node: _node(hostvars[node], options[node], moment) for node in nodes}
     chosen = budgets.budget(fleet, limit or DEFAULT)
-    return {"problem": "", "nodes": list(chosen.nodes), "told": list(chosen.told)}
+    return {"problem": "", "nodes": list(chosen.nodes), "reasons": list(chosen.reasons)}
 
 
 def _time() -> float:

@@ -73,13 +73,15 @@ class RepairCapability:
             return RepairState(self._file.read())
         known = self._state
         if known is not None and known.observation is not None:
-            now, boot = known.observation.now, known.observation.boot
+            current_time, boot = known.observation.current_time, known.observation.boot
             cases = self._file.read()
-            return known._replace(cases=cases, held=lease_refusal(cases, now, boot.boot_id))
+            return known._replace(
+                cases=cases, held=lease_refusal(cases, current_time, boot.boot_id)
+            )
         params = self._params
         seen = observe(self._host, RepairSettings(params["window"], params["gpu_count"]))
         signs = [gpu.signs for gpu in seen.gpus]
-        verdict = judge_node(seen.node, signs, seen.now, self._table, params["window"])
+        verdict = judge_node(seen.node, signs, seen.current_time, self._table, params["window"])
         plans = plan_gpus(seen, verdict, params["reboot"])
         self._state = RepairState(
             seen.cases,
@@ -88,7 +90,7 @@ class RepairCapability:
             plans,
             plan_node(plans, fences=params["fences"]),
             refused=clock_problem(seen),
-            held=lease_refusal(seen.cases, seen.now, seen.boot.boot_id),
+            held=lease_refusal(seen.cases, seen.current_time, seen.boot.boot_id),
         )
         return self._state
 
@@ -131,11 +133,11 @@ class RepairCapability:
     def _change(self, state: RepairState, before: RepairCases) -> RepairCases:
         """Return the cases that the request makes of those before."""
         request = self._request
-        now, boot = case_file.read_clock(), case_file.observe_boot(self._host)
+        current_time, boot = case_file.read_clock(), case_file.observe_boot(self._host)
         if request.state != PLANNED:
-            return repair_case.record_stage(before, request, now, boot)
-        cases = new_cases(state.plans, state.work, now, boot)
-        return repair_case.record_plan(before, request, cases, state.work.close, now, boot)
+            return repair_case.record_stage(before, request, current_time, boot)
+        cases = new_cases(state.plans, state.work, current_time, boot)
+        return repair_case.record_plan(before, request, cases, state.work.close, current_time, boot)
 
     def apply(self, step: Step) -> None:
         """Write the cases, as they are by then. NodeError: another run was faster."""

@@ -146,7 +146,7 @@ def record_plan(
     request: StageRequest,
     planned: t.Mapping[str, RepairCase],
     gone: t.Iterable[str],
-    now: float,
+    current_time: float,
     boot: Boot,
 ) -> RepairCases:
     """Return the cases with the run's lease, the cases that it has planned, and those of GPUs that are gone closed.
@@ -154,7 +154,7 @@ def record_plan(
     Raises:
         NodeError: if another run has the node.
     """
-    cases = _lease_or_refuse(cases, request, now, boot)
+    cases = _lease_or_refuse(cases, request, current_time, boot)
     for uuid, case in planned.items():
         cases = begin_case(cases, uuid, case)
     for uuid in gone:
@@ -163,7 +163,9 @@ def record_plan(
     return release_lease(cases, request.holder) if request.give_back else cases
 
 
-def record_stage(cases: RepairCases, request: StageRequest, now: float, boot: Boot) -> RepairCases:
+def record_stage(
+    cases: RepairCases, request: StageRequest, current_time: float, boot: Boot
+) -> RepairCases:
     """Return the cases with those of the request's GPUs at its stage, and its facts.
 
     Raises:
@@ -171,7 +173,7 @@ def record_stage(cases: RepairCases, request: StageRequest, now: float, boot: Bo
             was planned.
         ValueError: if the stage does not follow, such as a release of a GPU that was not proved.
     """
-    cases = _lease_or_refuse(cases, request, now, boot)
+    cases = _lease_or_refuse(cases, request, current_time, boot)
     for uuid in request.gpus:
         case = cases.gpus.get(uuid)
         if case is None or not case.is_open:
@@ -197,7 +199,9 @@ def record_stage(cases: RepairCases, request: StageRequest, now: float, boot: Bo
             cases = cases.with_case(uuid, case)
         waits = case.is_in_attempt
         if request.action:
-            cases = add_attempt(withdraw_attempt(cases, uuid), uuid, ACTIONS[request.action], now)
+            cases = add_attempt(
+                withdraw_attempt(cases, uuid), uuid, ACTIONS[request.action], current_time
+            )
         if request.refused:
             cases = withdraw_attempt(cases, uuid)
         if request.result and not request.action and waits:
@@ -310,7 +314,7 @@ def _bounded(case: RepairCase) -> RepairCase:
 
 
 def take_lease(
-    cases: RepairCases, holder: str, now: float, boot_id: str, *, instead_of: str = ""
+    cases: RepairCases, holder: str, current_time: float, boot_id: str, *, instead_of: str = ""
 ) -> t.Tuple[RepairCases, str]:
     """Return the cases with the lease of a run at a time in seconds since 1970, or unchanged and why it is refused.
 
@@ -320,21 +324,21 @@ def take_lease(
         raise ValueError("a lease has a holder")
     lease = cases.lease
     if lease is not None and lease.holder not in (bounded(holder), bounded(instead_of)):
-        refusal = lease_refusal(cases, now, boot_id)
+        refusal = lease_refusal(cases, current_time, boot_id)
         if refusal:
             return cases, refusal
-    return cases._replace(lease=RepairLease(bounded(holder), second(now), boot_id)), ""
+    return cases._replace(lease=RepairLease(bounded(holder), second(current_time), boot_id)), ""
 
 
-def lease_refusal(cases: RepairCases, now: float, boot_id: str) -> str:
-    """Return which run holds the node, empty if none. ``now`` and ``boot_id`` are the node's."""
+def lease_refusal(cases: RepairCases, current_time: float, boot_id: str) -> str:
+    """Return which run holds the node, empty if none. ``current_time`` and ``boot_id`` are the node's."""
     lease = cases.lease
     if lease is None:
         return ""
     refusal = f"{lease.holder} repairs the node since {written(lease.since)}"
-    if lease.since > now + TOLERANCE:
+    if lease.since > current_time + TOLERANCE:
         return f"{refusal}, which is in the future: the node's clock was set back"
-    if now - lease.since > LEASE_SECONDS:
+    if current_time - lease.since > LEASE_SECONDS:
         return ""
     # A repair may reboot the node itself.
     rebooting = any(
@@ -351,10 +355,10 @@ def release_lease(cases: RepairCases, holder: str) -> RepairCases:
 
 
 def _lease_or_refuse(
-    cases: RepairCases, request: StageRequest, now: float, boot: Boot
+    cases: RepairCases, request: StageRequest, current_time: float, boot: Boot
 ) -> RepairCases:
     cases, refusal = take_lease(
-        cases, request.holder, now, boot.boot_id, instead_of=request.instead_of
+        cases, request.holder, current_time, boot.boot_id, instead_of=request.instead_of
     )
     if refusal:
         raise NodeError(refusal, hint=HELD)

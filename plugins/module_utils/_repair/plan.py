@@ -61,13 +61,13 @@ NO_SIGNS, NO_BOOT = NodeSigns(), Boot()
 
 @dataclasses.dataclass(frozen=True)
 class RepairObservation:
-    """A node before a repair; ``now`` in seconds since 1970. ``problem`` is why its GPUs can't be judged."""
+    """A node before a repair; ``current_time`` in seconds since 1970. ``problem`` is why its GPUs can't be judged."""
 
     node: NodeSigns = NO_SIGNS
     gpus: t.Tuple[RepairGpu, ...] = ()
     cases: RepairCases = NO_CASES
     boot: Boot = NO_BOOT
-    now: float = 0.0
+    current_time: float = 0.0
     problem: str = ""
     warnings: t.Tuple[str, ...] = ()
 
@@ -233,16 +233,16 @@ def plan_node(plans: t.Sequence[GpuPlan], *, fences: bool = True) -> NodePlan:
 
 
 def new_cases(
-    plans: t.Sequence[GpuPlan], work: NodePlan, now: float, boot: Boot
+    plans: t.Sequence[GpuPlan], work: NodePlan, current_time: float, boot: Boot
 ) -> t.Dict[str, RepairCase]:
-    """Return the cases that the run begins or goes on with, by the GPUs' UUIDs. ``now`` in seconds since 1970."""
+    """Return the cases that the run begins or goes on with, by the GPUs' UUIDs."""
     return {
         plan.gpu.uuid: RepairCase(
             plan.gpu.serial,
             plan.gpu.pci,
             plan.verdict.action,
             tuple(reason.text for reason in plan.verdict.reasons if reason.action),
-            now,
+            current_time,
             boot,
         )
         for plan in plans
@@ -252,7 +252,7 @@ def new_cases(
 
 def clock_problem(observation: RepairObservation) -> str:
     """Return that the node's clock was set back, or nothing if its times can be trusted."""
-    ahead = observation.cases.latest - observation.now
+    ahead = observation.cases.latest - observation.current_time
     if ahead <= TOLERANCE:
         return ""
     return (

@@ -283,7 +283,7 @@ NVLINK5 = 5
 def judge_node(
     node: NodeSigns,
     gpus: t.Sequence[GpuSigns],
-    now: float,
+    current_time: float,
     table: Table = KNOWN,
     window: float = WINDOW,
 ) -> NodeVerdict:
@@ -292,13 +292,13 @@ def judge_node(
     The node's action is that of the signs that concern more than one GPU.
 
     Args:
-        now: Seconds since 1970, as the times of the signs.
+        current_time: Seconds since 1970, as the times of the signs.
         table: The table of XIDs, by default the collection's own.
         window: Seconds in which earlier attempts count.
     """
     verdicts, reasons = [], []
     for gpu in gpus:
-        verdict, exhausted = _judge_tried_gpu(node, gpu, table, now, window)
+        verdict, exhausted = _judge_tried_gpu(node, gpu, table, current_time, window)
         verdicts.append(verdict)
         reasons += [
             Reason(reason.action, f"GPU {verdict.uuid}: {reason.text}")
@@ -322,7 +322,7 @@ def judge_gpu(node: NodeSigns, gpu: GpuSigns, table: Table = KNOWN) -> GpuVerdic
 
 
 def _judge_tried_gpu(
-    node: NodeSigns, gpu: GpuSigns, table: Table, now: float, window: float
+    node: NodeSigns, gpu: GpuSigns, table: Table, current_time: float, window: float
 ) -> t.Tuple[GpuVerdict, bool]:
     """Return the verdict on a GPU, and whether all that could bring it back was tried already."""
     reasons = gpu_reasons(gpu, node, table)
@@ -332,7 +332,8 @@ def _judge_tried_gpu(
         reasons.append(Reason(rule.action, rule.text))
         together = (gpu.peers or ()) if rule.action is Action.RESET_ALL else ()
     attempts = sum(
-        attempt.at > now - window and _is_repair(attempt.action) for attempt in gpu.attempts
+        attempt.at > current_time - window and _is_repair(attempt.action)
+        for attempt in gpu.attempts
     )
     repairs = any(_is_repair(reason.action) for reason in reasons)
     if attempts and repairs:

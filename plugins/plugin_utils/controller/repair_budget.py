@@ -33,7 +33,7 @@ class Budget(t.NamedTuple):
     """The nodes that are repaired now, in the order of the inventory, and in words why others are not."""
 
     nodes: t.Tuple[str, ...]
-    told: t.Tuple[str, ...]
+    reasons: t.Tuple[str, ...]
 
 
 def budget(nodes: t.Mapping[str, BudgetNode], limit: t.Union[int, str]) -> Budget:

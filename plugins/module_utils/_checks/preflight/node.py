@@ -45,7 +45,7 @@ class Need(t.NamedTuple):
 
     folder: str
     size: int
-    what: str
+    purpose: str
 
 
 def lacking(needs: t.Sequence[Need], spaces: t.Mapping[str, Space]) -> t.List[Problem]:
@@ -62,7 +62,9 @@ def lacking(needs: t.Sequence[Need], spaces: t.Mapping[str, Space]) -> t.List[Pr
         elif space.free < total:
             have, lacks = space.free // MIB, total // MIB
             text = f"{folders}: {have} MiB are free, and {lacks} MiB are needed: "
-            text += ", ".join(f"{need.size // MIB} for {need.what}" for need in here if need.size)
+            text += ", ".join(
+                f"{need.size // MIB} for {need.purpose}" for need in here if need.size
+            )
             result.append(Problem("", text, "free space there, or mount a larger file system"))
     return result
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import typing as t
 
-from ..._repair import case as kept
+from ..._repair import case as repair_case
 from ..._repair.case import RepairCase, RepairCases
 from ..._repair.plan import WAITS
 from ..._repair.signs import Action
@@ -26,10 +26,10 @@ ROW: t.Mapping[str, t.Any] = {
 GIVES_BACK = "gpu.node.repair proves it and gives it back"
 # What comes next where it is not the verdict that says so.
 BY_STAGE: t.Mapping[str, str] = {
-    kept.RESET: GIVES_BACK,
-    kept.RESTORED: GIVES_BACK,
-    kept.PROVED: "gpu.node.repair gives it back",
-    kept.RELEASED: "",
+    repair_case.RESET: GIVES_BACK,
+    repair_case.RESTORED: GIVES_BACK,
+    repair_case.PROVED: "gpu.node.repair gives it back",
+    repair_case.RELEASED: "",
 }
 BY_ACTION: t.Mapping[Action, str] = {
     **dict.fromkeys(Action, GIVES_BACK),

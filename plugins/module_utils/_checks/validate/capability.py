@@ -54,7 +54,7 @@ class ValidateState(t.NamedTuple):
     """The state of the node, its checks, and how long it took to look, in seconds."""
 
     node: NodeState
-    found: t.List[Check]
+    checks: t.List[Check]
     seconds: float
 
 
@@ -139,13 +139,13 @@ class ValidateCapability:
         with self._connect() as nvml:
             answering, broken = nvml.gpus()
             aside = node.gpus.aside
-            if aside.found.gpus:
-                moved = elsewhere(aside.found, seen(nvml).values())
+            if aside.quarantine.gpus:
+                moved = elsewhere(aside.quarantine, seen(nvml).values())
                 aside = aside._replace(elsewhere=moved)
             migs = [mig for gpu in answering for mig in nvml.mig_devices(gpu)]
             idle = ""
             with contextlib.suppress(NvmlError):  # none where the driver does not say who uses them
-                free = [gpu for gpu in answering if aside.found.of(gpu.uuid) is None]
+                free = [gpu for gpu in answering if aside.quarantine.of(gpu.uuid) is None]
                 processes = [process for gpu in free for process in nvml.processes(gpu)]
                 uuids = {gpu.uuid for gpu in free}
                 parts = [mig for mig in migs if mig.gpu_uuid in uuids]
@@ -185,9 +185,9 @@ class ValidateCapability:
 
     def plan(self, state: ValidateState) -> Plan:
         """There is never anything to do; what does not hold is an error, unless that was not wanted."""
-        if self._params["fail"] and of_state(state.found, FAILED):
-            raise NodeError(message(state.found), **_describe(state))
-        return Plan(warnings=tuple(map(str, of_state(state.found, WARNING))))
+        if self._params["fail"] and of_state(state.checks, FAILED):
+            raise NodeError(message(state.checks), **_describe(state))
+        return Plan(warnings=tuple(map(str, of_state(state.checks, WARNING))))
 
     def apply(self, step: Step) -> None:
         """Nothing is ever planned."""
@@ -202,5 +202,5 @@ def _tried(answers: t.Mapping[str, Answer]) -> bool:
 
 
 def _describe(state: ValidateState) -> t.Dict[str, t.Any]:
-    more = {"lines": lines(state.found), "seconds": state.seconds}
-    return {**describe_checks(state.found), "summary": summarize(state.node, state.found), **more}
+    more = {"lines": lines(state.checks), "seconds": state.seconds}
+    return {**describe_checks(state.checks), "summary": summarize(state.node, state.checks), **more}

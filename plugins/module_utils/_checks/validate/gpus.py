@@ -31,7 +31,7 @@ class Layout(t.NamedTuple):
 class SetAside(t.NamedTuple):
     """What is in quarantine, which of it is elsewhere by now, and why it is not known."""
 
-    found: Quarantine = EMPTY
+    quarantine: Quarantine = EMPTY
     elsewhere: t.Tuple[NodeError, ...] = ()
     problem: t.Optional[NodeError] = None
 
@@ -98,7 +98,7 @@ def count_without_aside(state: GpuState, expected: int) -> Check:
     """Check the count, with a warning only where it holds without GPUs that are set aside and do not answer."""
     check, recorded = count(state, expected), state.recorded
     answering = {gpu.pci_bus_id for gpu in state.answering}
-    gone = {entry.pci for entry in state.aside.found.gpus.values()} - answering
+    gone = {entry.pci for entry in state.aside.quarantine.gpus.values()} - answering
     gone &= {*recorded.there, *recorded.known}
     if check.holds or not gone:
         return check
@@ -117,8 +117,8 @@ def quarantine(aside: SetAside) -> t.List[Check]:
     """Return what there is to say of what is set aside, which is meant to be and so no more than a warning."""
     if aside.problem:
         return [Check(QUARANTINE, FAILED_CHECK, *_parts(aside.problem))]
-    named = {"the node": aside.found.node} if aside.found.node else {}
-    entries = [f"{name} is {text}" for name, text in {**named, **aside.found.gpus}.items()]
+    named = {"the node": aside.quarantine.node} if aside.quarantine.node else {}
+    entries = [f"{name} is {text}" for name, text in {**named, **aside.quarantine.gpus}.items()]
     if not entries:
         return []
     cause = "; ".join(

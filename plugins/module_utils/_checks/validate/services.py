@@ -38,7 +38,7 @@ class Unit(t.NamedTuple):
 class Holds(t.NamedTuple):
     """The packages that were put on hold, those that are, and why that is not known where it is not."""
 
-    wanted: t.FrozenSet[str] = frozenset()
+    recorded: t.FrozenSet[str] = frozenset()
     held: t.Optional[t.FrozenSet[str]] = None
     unknown: str = ""
 
@@ -70,11 +70,11 @@ def in_service(change: t.Optional[Change], own: str) -> Check:
 
 def holds(state: Holds) -> Check:
     """Check that the packages that were held are."""
-    if not state.wanted:
+    if not state.recorded:
         return skipped(HOLDS, "no package was put on hold")
     if state.held is None:
         return skipped(HOLDS, state.unknown)
-    loose = sorted(state.wanted - state.held)
+    loose = sorted(state.recorded - state.held)
     cause = f"an upgrade would take {', '.join(loose)}, which was on hold" if loose else ""
     return judged(HOLDS, cause, "run the role gpu.node.nvidia_driver, which holds it again")
 

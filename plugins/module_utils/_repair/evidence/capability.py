@@ -35,12 +35,12 @@ class EvidenceCapability:
         params: t.Mapping[str, t.Any],
         *,
         programs: t.Optional[Programs] = None,
-        now: t.Callable[[], float] = case_file.read_clock,
+        current_time: t.Callable[[], float] = case_file.read_clock,
     ) -> None:
         self._host, self._options = host, EvidenceOptions.from_params(params)
         self._programs = programs or Programs(host)
         self._archives = Archives(host, self._options.path)
-        self._now = now()
+        self._current_time = current_time()
         self._answers: t.Optional[SmiAnswers] = None
         self._decision: t.Optional[Decision] = None
         self._state: t.Optional[EvidenceState] = None
@@ -70,7 +70,7 @@ class EvidenceCapability:
 
     def plan(self, state: EvidenceState) -> Plan:
         """Return the steps. InputError: a GPU that the node can't have, or not one for an RMA."""
-        decision = decide(state, self._options, self._now)
+        decision = decide(state, self._options, self._current_time)
         if self._made in state.archives:  # whatever the clock says of others
             decision = decision._replace(archive=self._made, there=True)
         self._decision, self._state = decision, state

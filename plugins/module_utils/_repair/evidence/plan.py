@@ -62,8 +62,8 @@ def select_gpus(names: t.Sequence[str], state: EvidenceState) -> t.Tuple[Evidenc
     return tuple(selected.values())
 
 
-def decide(state: EvidenceState, options: EvidenceOptions, now: float) -> Decision:
-    """Return the archive that is asked for. ``now`` is in seconds since 1970. InputError: it can't be."""
+def decide(state: EvidenceState, options: EvidenceOptions, current_time: float) -> Decision:
+    """Return the archive that is asked for. ``current_time`` is in seconds since 1970. InputError: it can't be."""
     gpus = select_gpus(options.gpus, state)
     if options.stage == RMA and len(gpus) != 1:
         expected = "one GPU with stage rma: each has a file of its own"
@@ -71,12 +71,12 @@ def decide(state: EvidenceState, options: EvidenceOptions, now: float) -> Decisi
     cases = {gpu.uuid: state.cases.gpus[gpu.uuid] for gpu in gpus if gpu.uuid in state.cases.gpus}
     boot = state.boot.replace("-", "")[:8] or NO_BOOT
     name = options.case or _name(gpus, cases, closed_too=options.stage == RMA)
-    archive = Archive(name, options.stage, boot, _digits(now))
+    archive = Archive(name, options.stage, boot, _digits(current_time))
     there = archive.of_same(state.archives)
     since = options.since
     if since is None:  # a day before the oldest of the cases that are open, or before now
         begun = [case.since for case in cases.values() if case.is_open]
-        since = max(0.0, min([now, *begun]) - DAY)
+        since = max(0.0, min([current_time, *begun]) - DAY)
     if there and not options.force:
         return Decision(there[-1], True, gpus, since)
     return Decision(archive, False, gpus, since)

@@ -62,12 +62,12 @@ class _Readings(t.NamedTuple):
 
 def observe(host: Host, settings: RepairSettings) -> RepairObservation:
     """Return the node and its GPUs, with a problem where they can't be judged. NodeError: files of ours are damaged."""
-    now, boot = case_file.read_clock(), case_file.observe_boot(host)
+    current_time, boot = case_file.read_clock(), case_file.observe_boot(host)
     cases = case_file.CaseFile(host).read()
     architectures = {gpu.address: gpu.architecture for gpu in facts.gpus(host)}
     driver = facts.loaded_driver(host)
     missing = facts.recorded_gpus(host, architectures, settings.gpu_count).missing
-    nothing = RepairObservation(cases=cases, boot=boot, now=now)
+    nothing = RepairObservation(cases=cases, boot=boot, current_time=current_time)
     if driver is None:
         problem = NO_DRIVER if architectures or missing else ""
         return dataclasses.replace(nothing, problem=problem)
@@ -76,7 +76,7 @@ def observe(host: Host, settings: RepairSettings) -> RepairObservation:
         asked = observe_nvml.ask(uuids)
     except NvmlError as error:
         return dataclasses.replace(nothing, problem=str(error))
-    log = observe_node.log(host, now, now - settings.window)
+    log = observe_node.log(host, current_time, current_time - settings.window)
     uuids = {**log.logged.uuids, **{address: uuid for address, uuid in uuids.items() if uuid}}
     quarantine = QuarantineFile(host).read()
     readings = _Readings(architectures, asked, uuids, log, quarantine, cases, boot)
@@ -88,7 +88,7 @@ def observe(host: Host, settings: RepairSettings) -> RepairObservation:
         warnings.append(str(error))
     gpus = [_gpu(readings, address, pods.get(address, ())) for address in (*asked, *missing)]
     gpus += _absent_gpus(readings, gpus)
-    fabric = observe_node.fabric(host, now)
+    fabric = observe_node.fabric(host, current_time)
     resets = [
         cases.gpus[gpu.uuid].reset_at if gpu.uuid in cases.gpus else 0.0
         for gpu in gpus
@@ -105,7 +105,7 @@ def observe(host: Host, settings: RepairSettings) -> RepairObservation:
         for address, gpu in asked.items()
         if gpu.error and gpu.error.code not in ANSWERS_BY_ERROR
     ]
-    return RepairObservation(node, tuple(gpus), cases, boot, now, warnings=tuple(warnings))
+    return RepairObservation(node, tuple(gpus), cases, boot, current_time, warnings=tuple(warnings))
 
 
 def _gpu(readings: _Readings, address: str, pods: t.Tuple[str, ...]) -> RepairGpu:

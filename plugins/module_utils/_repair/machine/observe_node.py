@@ -66,7 +66,7 @@ def driver_gpus(host: Host) -> t.Dict[str, DriverGpu]:
     return gpus
 
 
-def log(host: Host, now: float, since: float) -> Log:
+def log(host: Host, current_time: float, since: float) -> Log:
     """Return what the kernel has logged since a time of this boot, in seconds since 1970."""
     argv = ["sh", "-c", JOURNAL, "sh", str(max(0, int(since)))]
     completed = host.run(argv, check=False, timeout=SECONDS)
@@ -74,7 +74,7 @@ def log(host: Host, now: float, since: float) -> Log:
     undated = _undated(completed.out)
     if not lines:
         completed = host.run(["sh", "-c", RING_BUFFER], check=False, timeout=SECONDS)
-        lines = list(kernel_log.ring_buffer(completed.out, booted=now - uptime(host)))
+        lines = list(kernel_log.ring_buffer(completed.out, booted=current_time - uptime(host)))
         undated += _undated(completed.out)
     warnings = []
     if completed.rc == 124:
@@ -110,7 +110,7 @@ def uptime(host: Host) -> float:
     return float((host.read("/proc/uptime") or "0").split()[0])
 
 
-def fabric(host: Host, now: float) -> Fabric:
+def fabric(host: Host, current_time: float) -> Fabric:
     """Return what NVLink has of switches, and whether the fabric manager runs; None where it is not needed."""
     switches = any(pci_device.kind == "nvswitch" for pci_device in facts.pci_devices(host))
     switches = switches or bool(facts.gpus(host) and facts.bridges(host))
@@ -119,7 +119,7 @@ def fabric(host: Host, now: float) -> Fabric:
     runs = unit.get("ActiveState") == "active" or _is_there(host, FABRIC_PROGRAM)
     started, ended = (_microseconds(unit.get(time, "")) for time in times)
     again = runs and 0 < ended < started
-    at = now - uptime(host) + started / 1e6 if again else 0.0
+    at = current_time - uptime(host) + started / 1e6 if again else 0.0
     return Fabric(switches, runs if runs or switches else None, at)
 
 

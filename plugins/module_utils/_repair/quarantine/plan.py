@@ -50,7 +50,7 @@ class QuarantineChange(t.NamedTuple):
         return release(before, uuid, entry.by) if uuid else release_node(before, entry.by)
 
 
-def parse_request(params: t.Mapping[str, t.Any], now: float) -> QuarantineRequest:
+def parse_request(params: t.Mapping[str, t.Any], current_time: float) -> QuarantineRequest:
     """Return the request of the options. InputError."""
     present = params["state"] == "present"
     gpus = tuple(name.strip() for name in params["gpus"])
@@ -64,7 +64,7 @@ def parse_request(params: t.Mapping[str, t.Any], now: float) -> QuarantineReques
             raise InputError.of(name, params[name], expected)
     if present and not texts["reason"]:
         raise InputError.of("reason", params["reason"], "why it is set aside, in words")
-    entry = Quarantined(params["by"], **texts, since=now)
+    entry = Quarantined(params["by"], **texts, since=current_time)
     return QuarantineRequest(present, gpus, params["node"], entry)
 
 

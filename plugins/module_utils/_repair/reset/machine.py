@@ -38,7 +38,7 @@ NO_DRIVER = "no driver is loaded that has a GPU"
 class _Use(t.NamedTuple):
     """The settings of a GPU, and the processes on it."""
 
-    told: SettingsTold = NOTHING_TOLD
+    reported: SettingsTold = NOTHING_TOLD
     processes: t.Tuple[Process, ...] = ()
 
 
@@ -82,7 +82,7 @@ def observe(host: Host) -> ResetState:
             signs=gpu.signs,
             peers=None if peers is None else tuple(uuids[peer] for peer in peers),
         )
-        settings = uses.get(at, _Use()).told
+        settings = uses.get(at, _Use()).reported
         gpus.append(ResetGpu(signs, at, gpu_number(at, asked), gpu.serial, gpu.devices, settings))
     branch = int(driver.version.partition(".")[0])
     return ResetState(

@@ -98,7 +98,7 @@ class Scene:
             EvidenceCapability,
             self.host,
             programs=Programs(self.host, self.now),
-            now=lambda: self.at,
+            current_time=lambda: self.at,
         )
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(gpu_evidence, "EvidenceCapability", lambda _host, params: made(params))

@@ -191,9 +191,9 @@ def test_attempts_that_worked_say_since_when_the_log_counts() -> None:
 
 def test_a_clock_that_was_set_back_starts_nothing() -> None:
     cases = RepairCases(None, {A: OPEN._replace(since=NOW + 3600)})
-    assert "3600 s behind" in plan.clock_problem(RepairObservation(cases=cases, now=NOW))
+    assert "3600 s behind" in plan.clock_problem(RepairObservation(cases=cases, current_time=NOW))
     assert not plan.clock_problem(
-        RepairObservation(cases=cases, now=NOW + 3600 - repair_case.TOLERANCE)
+        RepairObservation(cases=cases, current_time=NOW + 3600 - repair_case.TOLERANCE)
     )
 
 

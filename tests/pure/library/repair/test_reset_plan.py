@@ -133,7 +133,7 @@ def test_fabric_manager_that_is_no_service_is_not_stopped() -> None:
         (found("a", signs=FaultSigns(recovery=1)), "asks for a reset"),
         (found("a", signs=FaultSigns(recovery=2)), "asks for a reboot"),
         (
-            found("a")._replace(told=SettingsTold({"ecc": True}, ecc_next=False)),
+            found("a")._replace(reported=SettingsTold({"ecc": True}, ecc_next=False)),
             "its ECC mode changes by a reset",
         ),
         (found("a", signs=FaultSigns(recovery=0, unrepairable=True)), ""),
@@ -149,8 +149,8 @@ def test_what_is_wrong_after_a_reset(after: ResetGpu | None, words: str) -> None
 def test_what_a_reset_has_taken() -> None:
     had = {"persistence": True, "power_limit": 500_000, "compute_mode": "exclusive_process"}
     has = {**had, "power_limit": 700_000, "compute_mode": "default", "ecc": False}
-    before = found("a")._replace(told=SettingsTold({**had, "ecc": True}, ecc_next=False))
-    after = found("a")._replace(told=SettingsTold(has, ecc_next=False))
+    before = found("a")._replace(reported=SettingsTold({**had, "ecc": True}, ecc_next=False))
+    after = found("a")._replace(reported=SettingsTold(has, ecc_next=False))
     assert lost_settings(before, after) == {"compute_mode": "exclusive_process", "power_limit": 500}
     assert lost_settings(found("a"), after) == {}
 

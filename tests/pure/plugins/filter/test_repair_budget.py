@@ -78,9 +78,9 @@ def test_new_repairs_begin_as_far_as_the_limit_has_room() -> None:
     assert found["nodes"] == ["a", "c"]
     assert (
         "d: not repaired now, since 0 of 4 nodes are out of service or in repair (none)"
-        in found["told"][0]
+        in found["reasons"][0]
     )
-    assert "repair_max_unavailable is 2" in found["told"][0]
+    assert "repair_max_unavailable is 2" in found["reasons"][0]
 
 
 def test_nodes_with_a_case_and_nodes_that_do_not_answer_have_used_it_up() -> None:
@@ -88,7 +88,7 @@ def test_nodes_with_a_case_and_nodes_that_do_not_answer_have_used_it_up() -> Non
     assert chosen(1, a=waits, b=SICK)["nodes"] == []
     assert chosen(1, a={"unreachable": True}, b=SICK)["nodes"] == []
     assert chosen(2, a=waits, b=SICK)["nodes"] == ["b"]
-    assert "a does not answer" in chosen(1, a={"unreachable": True}, b=WELL)["told"]
+    assert "a does not answer" in chosen(1, a={"unreachable": True}, b=WELL)["reasons"]
 
 
 def test_what_has_begun_goes_on_whatever_the_limit_is() -> None:
@@ -106,12 +106,14 @@ def test_a_node_that_another_change_has_is_left_alone_and_counts() -> None:
     }
     found = chosen(1, a=goes_on, b=SICK)
     assert found["nodes"] == []
-    assert "a is not repaired now: the node is in the middle of upgrade_driver" in found["told"][0]
+    assert (
+        "a is not repaired now: the node is in the middle of upgrade_driver" in found["reasons"][0]
+    )
 
 
 def test_a_lease_without_its_marker_is_respected_and_that_of_a_run_that_is_over_is_not() -> None:
     held = {**SICK, "held": "ops repairs the node since 8", "lease": lease("ops")}
-    assert "a is not repaired now: ops repairs the node" in chosen(1, a=held)["told"][0]
+    assert "a is not repaired now: ops repairs the node" in chosen(1, a=held)["reasons"][0]
     over = {**held, "lease": lease(ENDED.holder), "change": {**ENDED._asdict(), "failed": "x"}}
     assert chosen(1, a=over)["nodes"] == ["a"]
 
@@ -122,16 +124,16 @@ def lease(holder: str) -> dict[str, str]:
 
 def test_a_node_that_cannot_be_judged_is_told_of_with_the_reason() -> None:
     found = chosen(1, a={"failed": True, "msg": "repair.json is damaged"}, b=WELL)
-    assert (found["nodes"], found["told"]) == (
+    assert (found["nodes"], found["reasons"]) == (
         [],
         ["a is not repaired now: it can't be judged: repair.json is damaged"],
     )
     clock = {**SICK, "refused": "the node's clock is behind"}
-    assert "clock is behind" in chosen(1, a=clock)["told"][0]
+    assert "clock is behind" in chosen(1, a=clock)["reasons"][0]
 
 
 def test_nothing_is_told_of_a_fleet_of_which_nothing_is_wrong() -> None:
-    assert chosen("10%", a=WELL, b=WELL) == {"problem": "", "nodes": [], "told": []}
+    assert chosen("10%", a=WELL, b=WELL) == {"problem": "", "nodes": [], "reasons": []}
 
 
 @pytest.mark.parametrize("limit", [0, "0%", "120%", -1, "some"])
@@ -148,7 +150,7 @@ def test_a_node_for_which_nothing_was_done_for_long_does_not_keep_others_from_re
     for hours in (13, -1000):
         found = chosen("10%", a=repairing(SICK, hours=hours), **fleet)
         assert found["nodes"] == ["a", "b"]
-        assert "a: in repair or out of service, with nothing done" in found["told"][0]
+        assert "a: in repair or out of service, with nothing done" in found["reasons"][0]
 
 
 ANYTHING = st.recursive(
