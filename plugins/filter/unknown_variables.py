@@ -55,7 +55,7 @@ import typing as t
 from ansible.errors import AnsibleFilterError
 
 # They are too short to be of one tool.
-SHARED = ("mig", "cdi", "dcgm", "bundle", "settings", "host")
+SHARED = ("mig", "cdi", "dcgm", "bundle", "settings", "host", "accept")
 # A letter or two too many or too few, or two of them exchanged.
 NEAR = 0.75
 SLIPS = 2
@@ -86,7 +86,10 @@ def _of_another(name: str, known: t.Iterable[str]) -> bool:
     prefix, _line, suffix = name.partition("_")
     ours = [variable.partition("_")[2] for variable in known if variable.startswith(f"{prefix}_")]
     ours = [variable for variable in ours if abs(len(variable) - len(suffix)) <= SLIPS]
-    return prefix in SHARED and not difflib.get_close_matches(suffix, ours, n=1, cutoff=NEAR)
+    near = difflib.get_close_matches(suffix, ours, n=1, cutoff=NEAR)
+    # Of three letters two are too many to be near when they are exchanged.
+    near += [variable for variable in ours if sorted(variable) == sorted(suffix)]
+    return prefix in SHARED and not near
 
 
 def _matches(name: str, patterns: t.Sequence[str]) -> bool:

@@ -66,6 +66,10 @@ def test_prefixes_that_are_long_are_claimed(name: str) -> None:
     assert name in unknown_variables([name], ALL)[0]
 
 
+def test_exchanged_letters_of_a_very_short_name_are_found() -> None:
+    assert unknown_variables(["host_cas"], ALL) != []
+
+
 @given(st.sampled_from(SHORT), st.data())
 def test_slip_in_a_short_name_is_found(name: str, data: st.DataObject) -> None:
     start = name.index("_") + 1
