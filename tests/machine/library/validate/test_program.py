@@ -31,7 +31,7 @@ from ansible_collections.gpu.node.plugins.module_utils._checks.validate.machine.
 from ansible_collections.gpu.node.plugins.module_utils._machine.host import Host
 from nvsim.testing import Sim, start
 
-from tests.support.paths import FAKES
+from tests.support.cuda import build
 
 SOURCE = inspect.getsource(program)
 
@@ -39,11 +39,7 @@ SOURCE = inspect.getsource(program)
 @pytest.fixture(scope="module")
 def cuda(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Return a folder with a libcuda that calculates on the machine's memory."""
-    folder = tmp_path_factory.mktemp("cuda")
-    source = FAKES / "cuda/standin_cuda.c"
-    words = ["gcc", "-shared", "-fPIC", "-o", str(folder / "libcuda.so.1"), str(source)]
-    subprocess.run(words, check=True)
-    return folder
+    return build(tmp_path_factory.mktemp("cuda"))
 
 
 @pytest.fixture
