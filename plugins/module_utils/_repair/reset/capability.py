@@ -17,8 +17,6 @@ from ..._machine.host import Host
 from ..._node.machine import resets
 from ..._node.resets import REBOOT, in_use
 from ..._node.users.busy import FAIL, WAIT, Busy
-from ..._node.users.holders import advice
-from ..._node.users.machine import allocated
 from ..._node.users.machine.services import Services
 from ..verdict import reset_rule
 from . import machine, plan
@@ -74,21 +72,16 @@ class GpuResetCapability:
         return state
 
     def _with_users(self, state: ResetState, gpus: t.Sequence[ResetGpu]) -> ResetState:
-        """Return a state with the users of some of its GPUs. NodeError: they are not known."""
+        """Return a state with the users of some of its GPUs.
+
+        Raises:
+            NodeError: if they are not known.
+        """
         asks = self._params["on_allocated"] != "ignore"
-        allocations = allocated.observe(self._host) if asks else ()
-        users = machine.users(self._host, gpus, state.gpus, allocations, self._services.stops)
-        self._advice = advice(
-            [process for row in users.values() for process in row.processes],
-            [pod for row in users.values() for pod in row.pods],
+        state, self._advice = machine.with_users(
+            self._host, state, gpus, self._services.stops, asks_for_pods=asks
         )
-        known = (
-            gpu._replace(users=users[gpu.uuid].texts, servers=users[gpu.uuid].servers)
-            if gpu.uuid in users
-            else gpu
-            for gpu in state.gpus
-        )
-        return state._replace(gpus=tuple(known))
+        return state
 
     # --- plan ---
 
@@ -127,15 +120,8 @@ class GpuResetCapability:
             )
             return self._services.around(result, makes_way)
 
-    @contextlib.contextmanager
-    def _bringing_back(self) -> t.Iterator[None]:
-        """Start again what is stopped, by this run or by one that was killed, before an error of a with statement."""
-        try:
-            yield
-        except NodeError:
-            if not self._check_mode:
-                self._services.end()
-            raise
+    def _bringing_back(self) -> t.ContextManager[None]:
+        return self._services.started_on_error(enabled=not self._check_mode)
 
     def _groups(self, state: ResetState) -> t.List[ResetGroup]:
         if state.problem:

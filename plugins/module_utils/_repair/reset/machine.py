@@ -22,7 +22,8 @@ from ..._machine.nvml.within import within
 from ..._machine.units import properties
 from ..._node.machine import facts, mps
 from ..._node.users.allocated import Allocation, Devices, places
-from ..._node.users.holders import OURS
+from ..._node.users.holders import OURS, advice
+from ..._node.users.machine import allocated
 from ..._node.users.machine.users import MAJOR, gpu_users, user_of
 from ..._node.users.users import KERNELS, User
 from ..machine import observe_node, observe_nvml
@@ -150,6 +151,34 @@ def users(
             tuple(IdleServer(user.pid, idle[user.pid]) for user in servers),
         )
     return result
+
+
+def with_users(
+    host: Host,
+    state: ResetState,
+    gpus: t.Sequence[ResetGpu],
+    makes_way: t.Callable[[User], bool],
+    *,
+    asks_for_pods: bool,
+) -> t.Tuple[ResetState, str]:
+    """Return a state with the users of some of its GPUs, and how these are stopped.
+
+    Raises:
+        NodeError: if the users are not known.
+    """
+    allocations = allocated.observe(host) if asks_for_pods else ()
+    users_by_gpu = users(host, gpus, state.gpus, allocations, makes_way)
+    ways = advice(
+        [process for row in users_by_gpu.values() for process in row.processes],
+        [pod for row in users_by_gpu.values() for pod in row.pods],
+    )
+    known = (
+        gpu._replace(users=users_by_gpu[gpu.uuid].texts, servers=users_by_gpu[gpu.uuid].servers)
+        if gpu.uuid in users_by_gpu
+        else gpu
+        for gpu in state.gpus
+    )
+    return state._replace(gpus=tuple(known)), ways
 
 
 def is_on(allocation: Allocation, gpu: ResetGpu, every: t.Iterable[ResetGpu]) -> bool:

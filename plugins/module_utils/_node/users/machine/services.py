@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import atexit
+import contextlib
 import dataclasses
 import typing as t
 
@@ -142,6 +143,16 @@ class Services:
             systemctl(self._host, "start", name)
         else:
             systemctl(self._host, "stop", name, advice="or leave it out of stop_services")
+
+    @contextlib.contextmanager
+    def started_on_error(self, *, enabled: bool) -> t.Iterator[None]:
+        """Start what is stopped, by this run or by one that was killed, before an error of a with statement."""
+        try:
+            yield
+        except NodeError:
+            if enabled:
+                self.end()
+            raise
 
     def end(self) -> None:
         """Start what is still stopped."""
