@@ -102,6 +102,30 @@ class Inventory(t.NamedTuple):
     broken: t.Tuple[NvmlError, ...]
 
 
+class Firmware(t.NamedTuple):
+    """The versions of a GPU's firmware and its board's part number, each empty where the GPU has none."""
+
+    vbios: str = ""
+    inforom: str = ""
+    board: str = ""
+
+
+class LoadReading(t.NamedTuple):
+    """What a GPU tells while it works, each None where it does not tell.
+
+    Attributes:
+        reasons: Why its clocks are lower than they could be, a mask of nvmlClocksEventReason constants.
+        link: Generation and width of its PCIe link.
+        best_link: Those that the GPU and its slot are able to.
+        temperature: In degrees Celsius.
+    """
+
+    reasons: t.Optional[int] = None
+    link: t.Optional[t.Tuple[int, int]] = None
+    best_link: t.Optional[t.Tuple[int, int]] = None
+    temperature: t.Optional[int] = None
+
+
 @dataclasses.dataclass(frozen=True)
 class GiProfile:
     """A GPU instance profile, as the GPU itself reports it; placements are (start, size)."""

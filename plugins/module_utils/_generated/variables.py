@@ -10,6 +10,10 @@ import typing as t
 # By module, the options that its role gives, under what their variables begin with, or a whole variable;
 # whole.part is an option of an option.
 NAMED: t.Mapping[str, t.Mapping[str, str]] = {
+    "accept": {
+        "accept_": "gpus test duration valid_for floors fail on_busy wait_timeout lock_timeout",
+        "gpu_nodes_": "on_allocated stop_services",
+    },
     "bundle": {
         "bundle_": "state path collection pythons architectures webhook images driver_version sha256",
     },

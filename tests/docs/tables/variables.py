@@ -30,6 +30,7 @@ PAGES = {
     "device_plugin": "device-plugin.md",
     "dcgm": "dcgm.md",
     "validate": "operations/validation.md",
+    "accept": "repair/accept.md",
     "quarantine": "repair/quarantine.md",
     "repair": "repair/repair.md",
     "fractions": "fractions/install.md",

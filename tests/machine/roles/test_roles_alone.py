@@ -14,6 +14,7 @@ import pytest
 import yaml
 
 ROLES = (
+    "accept",
     "cdi",
     "container_runtime",
     "container_toolkit",
@@ -49,7 +50,8 @@ def test_a_role_alone_refuses_a_misspelt_variable(tmp_path: Path) -> None:
         }
         for role in ROLES
     ]
-    wrong = {role: "mig_selectd" if role == "mig" else f"{role}_statt" for role in ROLES}
+    misspelt = {"mig": "mig_selectd", "accept": "accept_tests"}
+    wrong = {role: misspelt.get(role, f"{role}_statt") for role in ROLES}
     said = play(tmp_path, tasks, **dict.fromkeys(wrong.values(), "present"))
     for role in ROLES:
         told = f"{role} variables: node: {wrong[role]} is unknown (did you mean {role}_"

@@ -136,7 +136,9 @@ def main(path: str, root: str, smi: str, asked: str, die_before: str) -> None:
 
 
 class Scene:
-    """A simulated node between runs."""
+    """A simulated node between runs. ``main`` of the ``runs`` module is a run."""
+
+    runs = __name__
 
     def __init__(self, sim: Sim, smi: Path) -> None:
         self.sim, self._smi = sim, smi
@@ -156,13 +158,17 @@ class Scene:
         found: dict[str, t.Any] = self.sim.ctl("status")["gpus"][index]
         return found
 
+    def environment(self) -> dict[str, str]:
+        """Return the environment of a run."""
+        return {**self.sim.env, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
+
     def begin(self, *, die_before: str = "", **params: t.Any) -> subprocess.Popen[str]:
         """Start a run in a process of its own, which may kill itself before a command."""
-        code = f"from {__name__} import main; import sys; main(*sys.argv[1:])"
+        code = f"from {self.runs} import main; import sys; main(*sys.argv[1:])"
         words = [str(self._path), str(self.sim.root), str(self._smi), json.dumps(params)]
         return helper_process.start(
             [sys.executable, "-c", code, *words, die_before],
-            env={**self.sim.env, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
+            env=self.environment(),
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             text=True,

@@ -1,0 +1,206 @@
+# Copyright (c) 2026, the gpu.node authors
+# SPDX-License-Identifier: Apache-2.0
+
+"""The capability behind gpu.node.accept: which GPUs to test, the test while nobody has them, and its record."""
+
+from __future__ import annotations
+
+import contextlib
+import time
+import typing as t
+
+from .._base.errors import NodeError, checked_timeout
+from .._base.services import mig
+from .._base.steps import Plan, Step
+from .._machine.host import Host
+from .._machine.limited import Programs
+from .._machine.own_files import OwnFiles
+from .._node.machine.facts import BOOT_ID
+from .._node.users.busy import FAIL, SKIP, WAIT, Busy
+from .._node.users.machine.services import Services
+from .._repair.machine.cases import read_clock
+from .._repair.reset import machine as reset_machine
+from .._repair.reset.plan import END_SERVER, chosen_gpus
+from .._repair.reset.state import ResetGpu
+from . import plan
+from .machine import observe, processes
+from .plan import AcceptState
+from .record import PATH, STARTED, Acceptance, Identity
+from .verdict import PASSED, GpuResult, LoadOutcome, ProcessAnswers, is_usable, judge
+
+POLL_SECONDS = 1.0
+AGAIN = "see the kernel's log, bring up the driver, and run again"
+
+
+class AcceptCapability:
+    """Tests GPUs under load while nobody has them, and records which were accepted."""
+
+    name = "accept"
+
+    def __init__(self, host: Host, params: t.Mapping[str, t.Any], *, check_mode: bool) -> None:
+        self._host, self._params, self._check_mode = host, params, check_mode
+        self._options = plan.parse_options(params)
+        self._services = Services(host, params["stop_services"])
+        checked_timeout(params["lock_timeout"])
+        seconds = checked_timeout(params["wait_timeout"], "wait_timeout")
+        waits = params["on_busy"] == WAIT and not check_mode
+        self._deadline = time.monotonic() + seconds if waits else 0.0
+        self._waited = params["wait_timeout"] if waits else None
+        self._stack = contextlib.ExitStack()
+        self._locked = check_mode
+        self._results: t.Dict[str, GpuResult] = {}
+        self._advice = ""
+        self._state = AcceptState()
+
+    # --- observe ---
+
+    def observe(self) -> AcceptState:
+        """Read the GPUs, the record, and the users of those to test; the lock is held from the first look on."""
+        if not self._locked:
+            lock = self._host.lock(mig.LOCK, timeout=self._params["lock_timeout"])
+            self._stack.enter_context(lock)
+            self._locked = True
+        while True:
+            with self._restarting():
+                self._state = state = observe.observe(self._host)
+                due = self._due(state)
+                self._state = state = self._with_users(state, due) if due else state
+            if time.monotonic() >= self._deadline or not any(gpu.users for gpu in self._due(state)):
+                return state
+            time.sleep(POLL_SECONDS)
+
+    def _with_users(self, state: AcceptState, gpus: t.Sequence[ResetGpu]) -> AcceptState:
+        asks = self._params["on_allocated"] != "ignore"
+        node, self._advice = reset_machine.with_users(
+            self._host, state.node, gpus, self._services.stops, asks_for_pods=asks
+        )
+        return state._replace(node=node)
+
+    def _restarting(self) -> t.ContextManager[None]:
+        return self._services.started_on_error(enabled=not self._check_mode)
+
+    def _due(self, state: AcceptState) -> t.List[ResetGpu]:
+        """Return the GPUs that are to be tested still.
+
+        Raises:
+            NodeError: if the GPUs are not known.
+        """
+        if state.node.problem:
+            raise NodeError("the GPUs can't be asked", cause=state.node.problem, hint=AGAIN)
+        chosen = chosen_gpus(state.node, self._params["gpus"])
+        return plan.due_gpus(state, chosen, self._options, self._results)
+
+    # --- plan ---
+
+    def plan(self, state: AcceptState) -> Plan:
+        """Plan the test of all GPUs that are due; refuse it, or leave GPUs out, where somebody has them."""
+        with self._restarting():
+            due = self._due(state)
+            held = [gpu for gpu in due if gpu.users]
+            warnings = []
+            if held:
+                self._services.check()
+                try:
+                    plan.refuse_used(held, self._advice, self._waited)
+                except Busy as error:
+                    if self._params["on_busy"] != SKIP and not self._check_mode:
+                        raise
+                    outcome = {FAIL: "would be refused", WAIT: "would wait", SKIP: "left out"}
+                    warnings.append(f"accept: {outcome[self._params['on_busy']]}: {error}")
+            skips = self._params["on_busy"] == SKIP
+            gpus = [gpu for gpu in due if not (skips and gpu.users)]
+            steps = [
+                Step(
+                    END_SERVER,
+                    f"{gpu}: end the MPS server {server.pid}, which has no clients",
+                    {"gpu": gpu.uuid, **server._asdict()},
+                )
+                for gpu in gpus
+                for server in gpu.servers
+            ]
+            steps += [plan.test_step(gpus, self._options.duration)] if gpus else []
+            before = {str(gpu): plan.reason(state, gpu, self._options) or "accepted" for gpu in due}
+            blocked_by = tuple(dict.fromkeys(user for gpu in held for user in gpu.users))
+            planned = Plan(
+                tuple(steps),
+                before,
+                {**before, **{str(gpu): "tested" for gpu in gpus}},
+                blocked_by=blocked_by,
+                refused=bool(held) and self._params["on_busy"] == FAIL,
+                warnings=tuple(warnings),
+            )
+            return self._services.around(planned, state.node.ours)
+
+    # --- apply ---
+
+    def apply(self, step: Step) -> None:
+        """Carry out a step; where it fails, what made way is brought back before that is told."""
+        gpus = {gpu.uuid: gpu for gpu in self._state.node.gpus}
+        with self._restarting():
+            if step.action == END_SERVER:
+                reset_machine.end_server(self._host, gpus[step.params["gpu"]], step)
+            elif not self._services.apply(step):
+                self._test({uuid: gpus[uuid] for uuid in step.params["gpus"]})
+
+    def _test(self, gpus: t.Mapping[str, ResetGpu]) -> None:
+        """Test idle GPUs, and write their results down."""
+        # Somebody may have one of them by now, though all that was known makes way.
+        state = self._with_users(self._state, list(gpus.values()))
+        plan.refuse_used([gpu for gpu in state.node.gpus if gpu.uuid in gpus], self._advice, None)
+        host, began = self._host, read_clock()
+        boot = (host.read(BOOT_ID) or "").strip()
+        identities = {uuid: state.identities.get(uuid, Identity()) for uuid in gpus}
+        observe.write_entries(
+            host,
+            {
+                uuid: Acceptance(STARTED, identity, began, boot)
+                for uuid, identity in identities.items()
+            },
+        )
+        programs = Programs(host)
+        with processes.Readings(gpu.pci for gpu in gpus.values()) as readings:
+            own = processes.run_loads(programs, list(gpus), self._options.duration)
+            linked = [uuid for uuid in gpus if is_usable(uuid, own[uuid])]
+            cpus = {uuid: observe.near_cpus(host, gpus[uuid].pci) for uuid in linked}
+            links = processes.run_links(programs, cpus) if linked else ProcessAnswers()
+        left_out = ProcessAnswers(problem="its own test did not pass")
+        faults = observe.faults_since(host, began)
+        for uuid, gpu in gpus.items():
+            peers = tuple(peer for peer in linked if peer != uuid)
+            outcome = LoadOutcome(
+                own[uuid],
+                links if uuid in linked else left_out,
+                peers,
+                readings.of(gpu.pci),
+                faults.get(uuid, ()),
+            )
+            self._results[uuid] = judge(uuid, outcome, self._options.floors)
+        observe.write_entries(
+            host,
+            {
+                uuid: Acceptance.from_result(result, identities[uuid], read_clock(), boot)
+                for uuid, result in self._results.items()
+                if uuid in gpus
+            },
+        )
+
+    # --- result ---
+
+    def result(self, state: AcceptState, planned: Plan) -> t.Dict[str, t.Any]:
+        """Report each GPU, and fail where one has not passed.
+
+        Raises:
+            NodeError: if a GPU is not accepted, unless that was only asked for.
+        """
+        chosen = chosen_gpus(state.node, self._params["gpus"])
+        rows = [
+            plan.describe(state, gpu, self._options, self._results.get(gpu.uuid)) for gpu in chosen
+        ]
+        if self._params["fail"] and not self._check_mode:
+            plan.refuse_unaccepted(rows, untested=self._params["on_busy"] != SKIP)
+        accepted = all(row["verdict"] == PASSED for row in rows)
+        return {"accepted": accepted, "gpus": rows, "refused": planned.refused}
+
+    def own(self, _state: AcceptState) -> OwnFiles:
+        """Return what is root's alone."""
+        return OwnFiles(self._host, {PATH: 0o600})

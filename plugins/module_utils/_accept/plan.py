@@ -1,0 +1,198 @@
+# Copyright (c) 2026, the gpu.node authors
+# SPDX-License-Identifier: Apache-2.0
+
+"""The plan of a load test: which GPUs it is for, and why others are left out."""
+
+from __future__ import annotations
+
+import difflib
+import math
+import typing as t
+
+from .._base.errors import InputError, NodeError
+from .._base.gpu import Firmware
+from .._base.steps import IDLE_GPU, Step
+from .._node.users.busy import DRAIN, refuse_if_busy
+from .._repair.case import RepairCases
+from .._repair.reset.state import ResetGpu, ResetState
+from .._repair.signs import Answer
+from .record import Identity, Record, identity_of, reason_to_test
+from .verdict import FIGURES, PASSED, UNTESTED, GpuResult
+
+TEST = "test_gpus"
+ALWAYS = "always"
+LOAD_TEST = "load test"
+MIG = "it is in MIG mode, and whole GPUs are tested: make a layout without MIG devices first"
+HINT = "run gpu.node.repair, or replace the GPU; docs/repair/accept.md says what each fault means"
+
+
+class AcceptState(t.NamedTuple):
+    """The GPUs of a node with their users, by UUID their identity, and the record of earlier tests."""
+
+    node: ResetState = ResetState()
+    identities: t.Mapping[str, Identity] = {}
+    record: Record = {}
+    cases: RepairCases = RepairCases()
+    current_time: float = 0.0
+
+
+class AcceptOptions(t.NamedTuple):
+    """What is asked for: the least that figures may be, whether to test anew, and how many days a pass is good for."""
+
+    floors: t.Mapping[str, float] = {}
+    always: bool = False
+    valid_days: int = 0
+    duration: int = 10
+
+
+def parse_options(params: t.Mapping[str, t.Any]) -> AcceptOptions:
+    """Return the options of the module.
+
+    Raises:
+        InputError: if a floor is of no figure or no number, or a time is negative.
+    """
+    known = [*FIGURES.values()]
+    for name, floor in params["floors"].items():
+        if name not in known:
+            near = difflib.get_close_matches(str(name), known, 1)
+            meant = f"; {near[0]} is near" if near else ""
+            raise InputError.of("floors", name, f"one of {', '.join(known)}{meant}")
+        if (
+            isinstance(floor, bool)
+            or not isinstance(floor, (int, float))
+            or not 0 < floor < math.inf
+        ):
+            raise InputError.of(f"floors.{name}", floor, "a number greater than 0")
+    if not 1 <= params["duration"] <= 3600:
+        raise InputError.of("duration", params["duration"], "1 to 3600 seconds")
+    if params["valid_for"] < 0:
+        raise InputError.of("valid_for", params["valid_for"], "a number of days, not negative")
+    floors = {name: float(floor) for name, floor in params["floors"].items()}
+    return AcceptOptions(floors, params["test"] == ALWAYS, params["valid_for"], params["duration"])
+
+
+def identities(
+    state: ResetState, driver: str, firmware: t.Mapping[str, Firmware]
+) -> t.Dict[str, Identity]:
+    """Return the GPUs' identities by UUID. ``firmware`` is by PCI address."""
+    return {
+        gpu.uuid: identity_of(driver, gpu.serial, gpu.pci, firmware.get(gpu.pci, Firmware()))
+        for gpu in state.gpus
+    }
+
+
+def reason(state: AcceptState, gpu: ResetGpu, options: AcceptOptions) -> str:
+    """Return why a GPU has to be tested, empty if it was accepted as it is."""
+    case = state.cases.gpus.get(gpu.uuid)
+    return reason_to_test(
+        state.record.get(gpu.uuid),
+        state.identities.get(gpu.uuid, Identity()),
+        repaired_at=case.reset_at if case else 0.0,
+        current_time=state.current_time,
+        valid_days=options.valid_days,
+        floors=options.floors,
+    )
+
+
+def refusal(gpu: ResetGpu) -> str:
+    """Return why a GPU can't be tested whoever uses it, empty if it can be."""
+    if gpu.signs.answer is not Answer.YES or gpu.devices is None:
+        return f"NVML's answer for it: {gpu.signs.answer.value}"
+    if gpu.devices.gpu.mig_current or gpu.devices.gpu.mig_pending:
+        return MIG
+    return ""
+
+
+def due_gpus(
+    state: AcceptState,
+    chosen: t.Iterable[ResetGpu],
+    options: AcceptOptions,
+    tested: t.Container[str],
+) -> t.List[ResetGpu]:
+    """Return the GPUs to test of those that are chosen; ``tested`` are those that this run has tested."""
+    return [
+        gpu
+        for gpu in chosen
+        if gpu.uuid not in tested
+        and not refusal(gpu)
+        and (options.always or reason(state, gpu, options))
+    ]
+
+
+def refuse_used(gpus: t.Sequence[ResetGpu], advice: str, waited: t.Optional[int]) -> None:
+    """Refuse to test GPUs that somebody has.
+
+    Raises:
+        Busy: if one has users, which it names.
+    """
+    held = [gpu for gpu in gpus if gpu.users]
+    after = "" if waited is None else f"after {waited} s "
+    users = [user for gpu in held for user in gpu.users]
+    refuse_if_busy(
+        f"{after}{', '.join(map(str, held))} can't be tested", users, hint=advice or DRAIN
+    )
+
+
+def test_step(gpus: t.Sequence[ResetGpu], seconds: int) -> Step:
+    """Return the step that tests GPUs, of which each is idle. ``seconds`` are those of a kernel of arithmetic."""
+    names = ", ".join(map(str, gpus))
+    params = {"gpus": [gpu.uuid for gpu in gpus]}
+    return Step(
+        TEST, f"test {names} under load, {2 * seconds} s of arithmetic", params, (IDLE_GPU,)
+    )
+
+
+def parse_cpus(text: t.Optional[str]) -> t.Tuple[int, ...]:
+    """Return the CPUs of a list as the kernel writes it, such as ``0-3,8``, empty if there is none."""
+    cpus: t.List[int] = []
+    for part in (text or "").strip().split(","):
+        first, _dash, last = part.partition("-")
+        if first.isdecimal() and (last or first).isdecimal():
+            cpus += range(int(first), min(int(last or first), int(first) + 4096) + 1)
+    return tuple(cpus)
+
+
+def describe(
+    state: AcceptState, gpu: ResetGpu, options: AcceptOptions, result: t.Optional[GpuResult]
+) -> t.Dict[str, t.Any]:
+    """Return a GPU as the module answers; ``result`` is that of this run, None if it has not tested the GPU."""
+    pending, shown = reason(state, gpu, options), result or state.record.get(gpu.uuid)
+    if shown is None or (result is None and pending):
+        shown = GpuResult(UNTESTED, unmeasured={LOAD_TEST: refusal(gpu) or pending})
+    return {
+        "uuid": gpu.uuid,
+        "index": gpu.number,
+        "pci_bus_id": gpu.pci,
+        "serial": gpu.serial,
+        "verdict": shown.verdict,
+        "figures": dict(shown.figures),
+        "faults": list(shown.faults),
+        "not_measured": dict(shown.unmeasured),
+    }
+
+
+def refuse_unaccepted(rows: t.Sequence[t.Mapping[str, t.Any]], *, untested: bool) -> None:
+    """Fail where a GPU has not passed, or with ``untested`` where it was not tested.
+
+    Raises:
+        NodeError: if one has not; its cause has the faults of each.
+    """
+    allowed = (PASSED,) if untested else (PASSED, UNTESTED)
+    bad = [row for row in rows if row["verdict"] not in allowed]
+    if not bad:
+        return
+    causes = [f"GPU {row['uuid']}: {'; '.join(row['faults'] or _missing(row))}" for row in bad]
+    raise NodeError(
+        f"{len(bad)} of {len(rows)} GPUs are not accepted",
+        cause="\n".join(causes),
+        hint=HINT,
+        gpus=list(rows),
+    )
+
+
+def _missing(row: t.Mapping[str, t.Any]) -> t.List[str]:
+    """Return texts for what was not measured, one for each reason."""
+    names: t.Dict[str, t.List[str]] = {}
+    for name, reason_text in row["not_measured"].items():
+        names.setdefault(reason_text, []).append(name)
+    return [f"not measured: {', '.join(parts)} ({why})" for why, parts in names.items()]

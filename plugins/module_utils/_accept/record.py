@@ -1,0 +1,185 @@
+# Copyright (c) 2026, the gpu.node authors
+# SPDX-License-Identifier: Apache-2.0
+
+"""The record of accepted GPUs: results by UUID, each with what it is good for.
+
+A pass is good for the driver, board and firmware that it names, and until the next repair. The file is root's alone.
+"""
+
+from __future__ import annotations
+
+import json
+import typing as t
+
+from .._base.errors import readable
+from .._base.gpu import Firmware
+from .._base.text import json_data, strict
+from .._base.text.strict import bounded, second, written
+from .verdict import FAILED, INCOMPLETE, PASSED, GpuResult
+
+PATH = "/var/lib/gpu-node/acceptance.json"
+VERSION = 1
+MOST_GPUS, MOST_TEXTS, MOST_FIGURES = 128, 32, 64
+STARTED = "started"  # a test that was cut off leaves no pass behind
+UNACCEPTED: t.Mapping[str, str] = {
+    STARTED: "its last test was cut off",
+    FAILED: "its last test has failed",
+    INCOMPLETE: "its last test was incomplete",
+}
+VERDICTS = (PASSED, *UNACCEPTED)
+DAY = 86400.0
+REMOVE = f"remove {PATH} and run gpu.node.accept again"
+
+
+class Identity(t.NamedTuple):
+    """What a result is good for: the board in its slot, the driver and the firmware."""
+
+    driver: str = ""
+    vbios: str = ""
+    inforom: str = ""
+    board: str = ""
+    serial: str = ""
+    pci: str = ""
+
+
+NAMES: t.Mapping[str, str] = {
+    "driver": "the driver",
+    "vbios": "the VBIOS",
+    "inforom": "the InfoROM",
+    "board": "the board",
+    "serial": "the serial number",
+    "pci": "the slot",
+}
+
+
+def identity_of(driver: str, serial: str, pci: str, firmware: Firmware) -> Identity:
+    """Return the identity of a GPU."""
+    return Identity(driver, firmware.vbios, firmware.inforom, firmware.board, serial, pci)
+
+
+class Acceptance(t.NamedTuple):
+    """The result of a GPU's last test, ``at`` in seconds since 1970, in the boot of this ID."""
+
+    verdict: str
+    identity: Identity = Identity()
+    at: float = 0.0
+    boot: str = ""
+    figures: t.Mapping[str, float] = {}
+    faults: t.Tuple[str, ...] = ()
+    unmeasured: t.Mapping[str, str] = {}
+
+    @classmethod
+    def from_result(cls, result: GpuResult, identity: Identity, at: float, boot: str) -> Acceptance:
+        """Return the entry for a result, within the bounds of the file."""
+        return cls(
+            result.verdict,
+            Identity(*map(bounded, identity)),
+            second(at),
+            bounded(boot),
+            dict(list(result.figures.items())[:MOST_FIGURES]),
+            tuple(map(bounded, result.faults[:MOST_TEXTS])),
+            {
+                bounded(name): bounded(reason)
+                for name, reason in list(result.unmeasured.items())[:MOST_TEXTS]
+            },
+        )
+
+
+Record = t.Mapping[str, Acceptance]
+
+
+def reason_to_test(
+    acceptance: t.Optional[Acceptance],
+    identity: Identity,
+    *,
+    repaired_at: float,
+    current_time: float,
+    valid_days: int,
+    floors: t.Mapping[str, float],
+) -> str:
+    """Return why a GPU has to be tested, empty if it was accepted as it is.
+
+    Args:
+        acceptance: Its entry in the record.
+        identity: What it is at present.
+        repaired_at: When a repair last acted on it, in seconds since 1970, 0 if never.
+        current_time: In seconds since 1970.
+        valid_days: How many days a pass is good for, 0 for any time.
+        floors: The least that figures may be.
+    """
+    if acceptance is None:
+        return "it was never tested"
+    if acceptance.verdict in UNACCEPTED:
+        return UNACCEPTED[acceptance.verdict]
+    for field, name in NAMES.items():
+        tested, present = getattr(acceptance.identity, field), getattr(identity, field)
+        if tested != present:
+            return f"{name} was {tested or 'unknown'} and is {present or 'unknown'}"
+    if repaired_at > acceptance.at:
+        return f"it was repaired at {written(repaired_at)}, after its test"
+    if acceptance.at > current_time:
+        return f"its test is of {written(acceptance.at)}, and the node's clock says {written(current_time)}"
+    if valid_days and current_time - acceptance.at > valid_days * DAY:
+        return f"its test is of {written(acceptance.at)}, longer than {valid_days} days ago"
+    for figure, floor in floors.items():
+        if acceptance.figures.get(figure, 0.0) < floor:
+            return f"its {figure} was less than its floor of {floor:g}"
+    return ""
+
+
+def dump_record(record: Record) -> str:
+    """Return the record as its file has it; the newest entries where there are more than it takes."""
+    newest = sorted(record.items(), key=lambda item: item[1].at, reverse=True)[:MOST_GPUS]
+    gpus = {
+        uuid: {
+            **acceptance._asdict(),
+            "identity": acceptance.identity._asdict(),
+            "at": written(acceptance.at),
+            "faults": list(acceptance.faults),
+        }
+        for uuid, acceptance in newest
+    }
+    return json.dumps({"version": VERSION, "gpus": gpus}, indent=1, sort_keys=True) + "\n"
+
+
+def parse_record(text: t.Optional[str]) -> t.Dict[str, Acceptance]:
+    """Return the record that a file has, empty if there is none.
+
+    Raises:
+        NodeError: if the file is damaged.
+    """
+    if text is None:
+        return {}
+    with readable(PATH, REMOVE):
+        data = strict.keys("the record", json_data.loads(text), "version", "gpus")
+        strict.version(data["version"], VERSION)
+        gpus = strict.by_uuid("the record", data["gpus"], MOST_GPUS, "GPUs")
+        return {uuid: _parse(uuid, entry) for uuid, entry in gpus.items()}
+
+
+def _parse(uuid: str, data: object) -> Acceptance:
+    entry = strict.keys(uuid, data, *Acceptance._fields)
+    if entry["verdict"] not in VERDICTS:
+        raise ValueError(f"{uuid}: expected a verdict, one of {', '.join(VERDICTS)}")
+    identity = strict.keys(uuid, entry["identity"], *Identity._fields)
+    figures, unmeasured = (_mapping(uuid, entry[key]) for key in ("figures", "unmeasured"))
+    for figure in figures.values():
+        if isinstance(figure, bool) or not isinstance(figure, (int, float)):
+            raise ValueError(f"{uuid}: expected figures to be numbers")
+    return Acceptance(
+        entry["verdict"],
+        Identity(**{key: strict.text(key, value) for key, value in identity.items()}),
+        strict.time(uuid, entry["at"]),
+        strict.text(uuid, entry["boot"]),
+        {name: float(figure) for name, figure in figures.items()},
+        tuple(
+            strict.text(uuid, fault) for fault in strict.listed(uuid, entry["faults"], MOST_TEXTS)
+        ),
+        {name: strict.text(uuid, reason) for name, reason in unmeasured.items()},
+    )
+
+
+def _mapping(uuid: str, data: object) -> t.Dict[str, t.Any]:
+    if not isinstance(data, dict) or len(data) > MOST_FIGURES:
+        raise ValueError(f"{uuid}: expected at most {MOST_FIGURES} values by their names")
+    return {strict.text(uuid, name): value for name, value in data.items()}

@@ -1,0 +1,91 @@
+# Copyright (c) 2026, the gpu.node authors
+# SPDX-License-Identifier: Apache-2.0
+
+"""A node whose GPUs are tested under load: NVML and CUDA are simulated, and the kernels run from their PTX."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import typing as t
+from pathlib import Path
+
+from ansible.module_utils.common.arg_spec import ArgumentSpecValidator
+from ansible_collections.gpu.node.plugins.module_utils._accept import capability
+from ansible_collections.gpu.node.plugins.module_utils._accept.machine import load, processes
+from ansible_collections.gpu.node.plugins.module_utils._accept.record import PATH
+from ansible_collections.gpu.node.plugins.module_utils._base.errors import NodeError
+from ansible_collections.gpu.node.plugins.module_utils._base.steps import Step
+from ansible_collections.gpu.node.plugins.module_utils._generated.accept import SPEC
+from ansible_collections.gpu.node.plugins.module_utils._machine.run import _converge
+
+from tests.machine.library.repair.reset.scene import Node, Scene
+
+MULTIPROCESSORS = 4
+# The kernels are interpreted: a process of the test does a few iterations, on little memory.
+QUICK = f"import {load.__name__} as load; load.FIRST_ITERATIONS = 2; load.SPARE = 0; "
+
+
+class AcceptNode(Node):
+    """The machine, with programs that really run."""
+
+    def which(self, name: str) -> str | None:
+        return name if Path(name).is_absolute() else None
+
+    def environment(self) -> dict[str, str]:
+        return dict(os.environ)
+
+    def write(self, path: str, text: str, **how: t.Any) -> str | None:
+        if self._die_before == path and '"started"' not in text:
+            os.kill(os.getpid(), signal.SIGKILL)
+        return super().write(path, text, **how)
+
+
+def main(path: str, root: str, smi: str, asked: str, die_before: str) -> None:
+    """Run the module's capability as the module does, and print its answer."""
+    processes.CODE = processes.CODE.replace("main(", f"{QUICK}main(")
+    params = json.loads(asked)
+    processes.OTHER_SECONDS = processes.LINK_SECONDS = params.pop("limit", 60.0)
+    check = params.pop("check", False)
+    node = AcceptNode(Path(path), Path(root), smi, die_before)
+    completed: list[Step] = []
+    try:
+        validated = ArgumentSpecValidator(SPEC["argument_spec"]).validate(params)
+        assert not validated.error_messages
+        accept = capability.AcceptCapability(
+            node,  # type: ignore[arg-type]
+            validated.validated_parameters,
+            check_mode=check,
+        )
+        accept._options = accept._options._replace(duration=0)  # one round
+        answer = _converge(check, True, accept, completed)
+    except NodeError as error:
+        answer = {"failed": str(error), "changed": bool(completed), **error.details}
+    print(json.dumps(answer, default=str), flush=True)
+
+
+class AcceptScene(Scene):
+    """A simulated node between tests."""
+
+    runs = __name__
+    cuda: Path
+    fault = ""
+    bad_gpu = ""
+
+    def environment(self) -> dict[str, str]:
+        folders = [str(self.cuda), self.sim.env.get("LD_LIBRARY_PATH", "")]
+        return {
+            **super().environment(),
+            "LD_LIBRARY_PATH": os.pathsep.join(filter(None, folders)),
+            "NODE_CUDA": self.fault,
+            "NODE_CUDA_GPU": self.bad_gpu,
+            "NODE_CUDA_MULTIPROCESSORS": str(MULTIPROCESSORS),
+            "NODE_CUDA_MEMORY": "1",
+        }
+
+    @property
+    def record(self) -> dict[str, t.Any]:
+        """The record of the node, by UUID."""
+        gpus: dict[str, t.Any] = json.loads(self["files"][PATH])["gpus"]
+        return gpus
