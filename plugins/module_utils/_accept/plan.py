@@ -36,6 +36,13 @@ class AcceptState(t.NamedTuple):
     current_time: float = 0.0
 
 
+class Unaccepted(t.NamedTuple):
+    """The GPUs of a record that are not accepted as they are, each as a text: those with faults, and all others."""
+
+    faulty: t.Tuple[str, ...] = ()
+    untested: t.Tuple[str, ...] = ()
+
+
 class AcceptOptions(t.NamedTuple):
     """What is asked for: the least that figures may be, whether to test anew, and how many days a pass is good for."""
 
@@ -92,6 +99,28 @@ def reason(state: AcceptState, gpu: ResetGpu, options: AcceptOptions) -> str:
         valid_days=options.valid_days,
         floors=options.floors,
     )
+
+
+def unaccepted(
+    record: Record, gpus: t.Mapping[str, Identity], cases: RepairCases, current_time: float
+) -> Unaccepted:
+    """Return the GPUs, given by UUID, that are not accepted."""
+    faulty, untested = [], []
+    for uuid, identity in gpus.items():
+        case, acceptance = cases.gpus.get(uuid), record.get(uuid)
+        why = reason_to_test(
+            acceptance,
+            identity,
+            repaired_at=case.reset_at if case else 0.0,
+            current_time=current_time,
+            valid_days=0,
+            floors={},
+        )
+        if acceptance is not None and acceptance.faults:
+            faulty.append(f"GPU {uuid}: {'; '.join(acceptance.faults)}")
+        elif why:
+            untested.append(f"GPU {uuid}: {why}")
+    return Unaccepted(tuple(faulty), tuple(untested))
 
 
 def refusal(gpu: ResetGpu) -> str:

@@ -8,11 +8,12 @@ from __future__ import annotations
 import contextlib
 import typing as t
 
-from ..._base.gpu import Firmware, NvmlError
+from ..._base.gpu import Firmware, Gpu, NvmlError
 from ..._machine.host import Host
 from ..._machine.nvml import faults
 from ..._machine.nvml.load import firmware
-from ..._machine.nvml.real import open_nvml
+from ..._machine.nvml.readings import serial
+from ..._machine.nvml.real import Nvml, open_nvml
 from ..._machine.nvml.within import LATE, within
 from ..._node.machine import facts
 from ..._repair.machine.cases import CaseFile, read_clock
@@ -20,8 +21,9 @@ from ..._repair.machine.observe import RepairSettings
 from ..._repair.machine.observe import observe as observe_signs
 from ..._repair.reset import machine as reset_machine
 from ..._repair.verdict import judge_gpu
-from ..plan import AcceptState, identities, parse_cpus
-from ..record import PATH, Acceptance, dump_record, parse_record
+from .. import plan
+from ..plan import AcceptState, Unaccepted, identities, parse_cpus
+from ..record import PATH, Acceptance, Identity, dump_record, identity_of, parse_record
 
 LOCK = "/run/gpu-node/locks/acceptance.lock"
 LOCK_SECONDS = 30.0
@@ -60,6 +62,26 @@ def read_firmware(addresses: t.Sequence[str]) -> t.Dict[str, Firmware]:
         return within(LATE, "reading the versions of the GPUs' firmware", ask)
     except NvmlError:
         return {}
+
+
+def unaccepted(host: Host, nvml: Nvml, gpus: t.Sequence[Gpu]) -> Unaccepted:
+    """Return the GPUs that are not accepted as they are, none where no GPU of the node was ever tested.
+
+    Raises:
+        NodeError: if a record is damaged.
+    """
+    text = host.read(PATH)
+    if text is None:
+        return Unaccepted()
+    driver = facts.loaded_driver(host)
+    present: t.Dict[str, Identity] = {}
+    for gpu in gpus:
+        with contextlib.suppress(NvmlError):
+            handle = nvml.handle(gpu)
+            version = driver.version if driver else ""
+            number, address = serial(handle), gpu.pci_bus_id
+            present[gpu.uuid] = identity_of(version, number, address, firmware(handle))
+    return plan.unaccepted(parse_record(text), present, CaseFile(host).read(), read_clock())
 
 
 def write_entries(host: Host, entries: t.Mapping[str, Acceptance]) -> None:

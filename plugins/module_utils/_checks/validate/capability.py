@@ -10,9 +10,10 @@ import functools
 import time
 import typing as t
 
+from ..._accept.machine.observe import unaccepted
 from ..._base.dra.allocation import owners_in
 from ..._base.errors import NodeError, checked_timeout
-from ..._base.gpu import TIMEOUT, NvmlError
+from ..._base.gpu import TIMEOUT, Gpu, NvmlError
 from ..._base.steps import Plan, Step
 from ..._device_plugin.machine.dra import status
 from ..._device_plugin.machine.status import ask
@@ -30,7 +31,7 @@ from .check import FAILED, PASSED, WARNING, Check, describe_checks, lines, messa
 from .containers import Answer, ContainerState
 from .daemon import PluginReport
 from .dra import DraFacts, DraReport
-from .gpus import GpuState, SetAside, idle_device
+from .gpus import GpuState, NotAccepted, SetAside, idle_device
 from .machine import driver, runtimes
 from .machine.containers import Trial
 from .machine.gpus import current, layout
@@ -157,8 +158,15 @@ class ValidateCapability:
                 aside=aside,
                 idle=idle,
                 layout=layout(self._host, nvml, answering, broken),
+                unaccepted=self._unaccepted(nvml, answering),
             )
             return node._replace(gpus=state, cdi=current(self._host, nvml))
+
+    def _unaccepted(self, nvml: Nvml, answering: t.Sequence[Gpu]) -> NotAccepted:
+        try:
+            return NotAccepted(unaccepted(self._host, nvml, answering))
+        except NodeError as error:
+            return NotAccepted(problem=error)
 
     def _containers(self, node: NodeState) -> ContainerState:
         """Run a container of each runtime that reads the specification; CUDA in the first one, or beside all."""

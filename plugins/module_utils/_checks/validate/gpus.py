@@ -7,15 +7,23 @@ from __future__ import annotations
 
 import typing as t
 
+from ..._accept.plan import Unaccepted
 from ..._base.errors import NodeError
 from ..._base.gpu import Gpu, MigDevice, Process
+from ..._base.text.shown import counted
 from ..._node.gpu_record import NOT_RECORDED, Gpus
 from ..._node.quarantine import EMPTY, Quarantine
 from .check import FAILED as FAILED_CHECK
 from .check import MOST, WARNING, Check, because, few, judged, skipped
 from .daemon import MigReport
 
-GPUS, QUARANTINE, MIG, MIG_BOOT = "GPUs", "quarantine", "MIG", "MIG at boot"
+GPUS, QUARANTINE, ACCEPTANCE, MIG, MIG_BOOT = (
+    "GPUs",
+    "quarantine",
+    "acceptance",
+    "MIG",
+    "MIG at boot",
+)
 FAILED = "failed"
 AGAIN = "fix the cause, then run the playbook gpu.node.mig"
 
@@ -39,6 +47,13 @@ class SetAside(t.NamedTuple):
 NOTHING_ASIDE = SetAside()
 
 
+class NotAccepted(t.NamedTuple):
+    """The GPUs that are not accepted as they are, or why that is not known; nothing where none was ever tested."""
+
+    gpus: Unaccepted = Unaccepted()
+    problem: t.Optional[NodeError] = None
+
+
 class GpuState(t.NamedTuple):
     """The GPUs of a node: those on the PCI bus, those that were recorded, and those that answer.
 
@@ -49,6 +64,7 @@ class GpuState(t.NamedTuple):
     on_bus: int
     recorded: Gpus = NOT_RECORDED
     aside: SetAside = NOTHING_ASIDE
+    unaccepted: NotAccepted = NotAccepted()
     answering: t.Tuple[Gpu, ...] = ()
     lost: t.Tuple[str, ...] = ()
     mig_uuids: t.Tuple[str, ...] = ()
@@ -128,6 +144,18 @@ def quarantine(aside: SetAside) -> t.List[Check]:
         judged(QUARANTINE, cause, "run gpu.node.release for what is repaired", fails=False),
         *(judged(QUARANTINE, *_parts(moved), fails=False) for moved in aside.elsewhere),
     ]
+
+
+def acceptance(state: NotAccepted) -> t.List[Check]:
+    """Check that the GPUs of a node where some were tested under load are accepted: faults fail it."""
+    if state.problem:
+        return [Check(ACCEPTANCE, FAILED_CHECK, *_parts(state.problem))]
+    faulty, untested = state.gpus
+    if faulty:
+        cause = f"the last test of {counted(len(faulty), 'GPU')} found faults{few(faulty)}"
+        return [judged(ACCEPTANCE, cause, "run gpu.node.repair, then gpu.node.accept")]
+    cause = f"{counted(len(untested), 'GPU')} not accepted{few(untested)}" if untested else ""
+    return [judged(ACCEPTANCE, cause, "run gpu.node.accept", fails=False)] if untested else []
 
 
 def _parts(error: NodeError) -> t.Tuple[str, str]:

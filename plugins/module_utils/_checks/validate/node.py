@@ -124,6 +124,7 @@ def evaluate_checks(node: NodeState, options: ValidateOptions) -> t.List[Check]:
         services.holds(node.services.holds),
         skipped(gpus.GPUS, slow) if slow else count(node.gpus, options.gpu_count),
         *gpus.quarantine(node.gpus.aside),
+        *gpus.acceptance(node.gpus.unaccepted),
         *parts["mig"],
         *parts["cdi"],
         *containers_state.runtimes.values(),

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import signal
@@ -13,11 +14,16 @@ from pathlib import Path
 
 from ansible.module_utils.common.arg_spec import ArgumentSpecValidator
 from ansible_collections.gpu.node.plugins.module_utils._accept import capability
-from ansible_collections.gpu.node.plugins.module_utils._accept.machine import load, processes
+from ansible_collections.gpu.node.plugins.module_utils._accept.machine import (
+    load,
+    observe,
+    processes,
+)
 from ansible_collections.gpu.node.plugins.module_utils._accept.record import PATH
 from ansible_collections.gpu.node.plugins.module_utils._base.errors import NodeError
 from ansible_collections.gpu.node.plugins.module_utils._base.steps import Step
 from ansible_collections.gpu.node.plugins.module_utils._generated.accept import SPEC
+from ansible_collections.gpu.node.plugins.module_utils._machine.nvml.real import open_nvml
 from ansible_collections.gpu.node.plugins.module_utils._machine.run import _converge
 
 from tests.machine.library.repair.reset.scene import Node, Scene
@@ -62,6 +68,9 @@ def main(path: str, root: str, smi: str, asked: str, die_before: str) -> None:
         answer = _converge(check, True, accept, completed)
     except NodeError as error:
         answer = {"failed": str(error), "changed": bool(completed), **error.details}
+    with contextlib.suppress(NodeError), open_nvml() as nvml:
+        told = observe.unaccepted(node, nvml, nvml.gpus()[0])  # type: ignore[arg-type]
+        answer["unaccepted"] = told._asdict()
     print(json.dumps(answer, default=str), flush=True)
 
 

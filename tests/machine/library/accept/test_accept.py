@@ -38,6 +38,7 @@ def test_healthy_gpus_pass_and_are_not_tested_again(node: AcceptScene) -> None:
         assert set(gpu["figures"]) >= FIGURES
         assert gpu["figures"]["multiprocessors"] == MULTIPROCESSORS
     assert [entry["verdict"] for entry in node.record.values()] == ["passed", "passed"]
+    assert answer["unaccepted"] == {"faulty": [], "untested": []}
     again = node.run()
     assert not again["changed"]
     assert again["gpus"] == answer["gpus"]
@@ -60,6 +61,8 @@ def test_fault_fails_its_gpu_alone(node: AcceptScene, fault: str, text: str) -> 
     assert any(line.startswith(text) for line in answer["gpus"][1]["faults"])
     assert "link to the host" in answer["gpus"][1]["not_measured"]
     assert [node.record[uuid]["verdict"] for uuid in uuids(node, 0, 1)] == ["passed", "failed"]
+    (faulty,) = answer["unaccepted"]["faulty"]
+    assert faulty.startswith(f"GPU {node.bad_gpu}: {text}")
 
 
 def test_failed_gpu_is_tested_again_in_the_next_run(node: AcceptScene) -> None:
@@ -102,6 +105,7 @@ def test_gpu_in_use_is_never_tested(node: AcceptScene) -> None:
     skipped = node.run(on_busy="skip")
     assert verdicts(skipped) == ["passed", "untested"]
     assert list(node.record) == uuids(node, 0)
+    assert skipped["unaccepted"]["untested"] == [f"GPU {uuids(node, 1)[0]}: it was never tested"]
     assert not skipped["accepted"]
     node.change(comes="0")
     planned = node.run(check=True, test="always")
