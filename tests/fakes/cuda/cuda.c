@@ -10,7 +10,7 @@
  *   memory, threads   limits of MPS that are not in force     no_peers GPUs can't access each other
  *
  * of the GPU that NODE_CUDA_GPU names, or of each. NODE_CUDA_MULTIPROCESSORS and NODE_CUDA_MEMORY, in MiB, are how
- * much of a GPU there is.
+ * much of a GPU there is: little, as the kernels are interpreted.
  *
  * A process whose CUDA_MPS_PIPE_DIRECTORY has a control daemon is its client, and any other works without MPS. Limits are
  * as they were seen on an H100 with driver 580 (docs/evidence/mps.md): the context takes 576 MiB of the memory limit,
@@ -29,7 +29,7 @@
 
 enum { MULTIPROCESSOR_COUNT = 16, MAJOR = 75, MINOR = 76 };
 enum { OUT_OF_MEMORY = 2, INVALID_DEVICE = 101, NOT_READY = 802 };
-enum { CONTEXT = 576, MULTIPROCESSORS = 132, FIRST_DEVICE = 7, HEADER = 256 };
+enum { CONTEXT = 576, MULTIPROCESSORS = 4, MEMORY = 260, FIRST_DEVICE = 7, HEADER = 256 };
 enum { BAD_MULTIPROCESSOR = 3, BAD_THREAD = 5, CELLS = 1 << 16, BAD_CELL = 1234 };
 static size_t allocated;
 
@@ -106,7 +106,7 @@ int cuModuleGetFunction(void **function, void *module, const char *name) {
   return !ptx_has(module, name);
 }
 int cuMemGetInfo_v2(size_t *free, size_t *total) {
-  BEGIN *total = (size_t)number("NODE_CUDA_MEMORY", 260) << 20;
+  BEGIN *total = (size_t)number("NODE_CUDA_MEMORY", MEMORY) << 20;
   *free = *total > allocated ? *total - allocated : 0;
   return 0;
 }

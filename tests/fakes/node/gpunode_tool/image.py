@@ -20,7 +20,7 @@ import tempfile
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
-from .paths import DAEMON, KUBELET, NODE, NVSIM, REPOSITORY, place
+from .paths import CUDA, DAEMON, KUBELET, NODE, NVSIM, REPOSITORY, place
 from .podman import label, podman
 
 SUITES = {"trixie": "3.13", "bookworm": "3.11"}  # and the Python of each
@@ -76,6 +76,7 @@ def sources() -> list[Path]:
     """Return the files that the upper layer is made from."""
     trees = [
         NODE / "overlay",
+        CUDA,
         NVSIM / "nvsim",
         NVSIM / "bin",
         NVSIM / "shim",
@@ -159,6 +160,9 @@ def _overlay(tree: Path, suite: str) -> None:
     shutil.copytree(NVSIM / "bin", tree / "opt/nvsim/bin", ignore=ignore)
     (tree / "opt/nvsim/lib").mkdir()
     shutil.copyfile(NVSIM / "build/libnvidia-ml.so.1", tree / "opt/nvsim/lib/libnvidia-ml.so")
+    build = f"BUILD={tree}/opt/nvsim/lib"
+    subprocess.run(["make", "--silent", "-C", str(CUDA), build], check=True)
+    (tree / "opt/nvsim/lib/libcuda.so.1").rename(tree / "opt/nvsim/lib/libcuda.so")
     shutil.copytree(
         KUBELET / "standin_kubelet", tree / "opt/standin/standin_kubelet", ignore=ignore
     )

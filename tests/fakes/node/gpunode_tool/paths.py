@@ -13,7 +13,7 @@ from pathlib import Path
 
 REPOSITORY = Path(__file__).resolve().parents[4]
 NODE = REPOSITORY / "tests/fakes/node"
-NVSIM = REPOSITORY / "tests/fakes/nvsim"
+NVSIM, CUDA = REPOSITORY / "tests/fakes/nvsim", REPOSITORY / "tests/fakes/cuda"
 KUBELET = REPOSITORY / "tests/fakes/kubelet"
 DAEMON = REPOSITORY / "files/gpu_plugin/src/gpu_plugin"
 CACHE = Path(os.environ.get("GPUNODE_CACHE") or REPOSITORY / ".cache/node")

@@ -67,7 +67,7 @@ def with_cuda(
 
     ``usual`` is where images have libraries, and where ``host`` is a folder it runs in a container.
     """
-    more = {"LD_LIBRARY_PATH": str(cuda), **more}
+    more = {"LD_LIBRARY_PATH": str(cuda), "NODE_CUDA_MULTIPROCESSORS": "132", **more}
     return ask({**os.environ, **more}, device, on_the_machine(usual, host))
 
 
