@@ -199,6 +199,16 @@ def answer(name, args, check, node, folder):
         return repair(args, check, node, folder)
     if name == "gpu_reset":
         return reset(args, check, node)
+    if name == "accept":
+        usual = {"verdict": "passed", "faults": [], "not_measured": {}, "figures": {}}
+        found = node.get("rows") or [{"uuid": args["gpus"][0], **node.get("tested", {})}]
+        rows = [{**usual, **row} for row in found if args["gpus"] in (["all"], [row["uuid"]])]
+        for row in rows:
+            for figure, floor in (args.get("floors") or {}).items():
+                row["verdict"] = "passed" if row["figures"][figure] >= floor else "failed"
+        bad = [row["uuid"] for row in rows if row["verdict"] != "passed"]
+        failed = {"failed": True, "msg": f"not accepted: {bad}"} if bad and args["fail"] else {}
+        return {"changed": True, "gpus": rows, **failed}
     if name == "gpu_evidence":
         path, data = os.path.join(folder, f"{args['gpus'][0]}.tar.gz"), b"evidence"
         with open(path, "wb") as stream:

@@ -33,6 +33,7 @@ ORDER = [
     "device_plugin started",
     "validate",
     "repair restored",
+    "accept",
     "repair proved",
     "quarantine absent",
     "repair released",
@@ -199,6 +200,42 @@ def test_a_validation_that_fails_gives_nothing_back(one: Scene) -> None:
     one.become("n1", fails={})
     assert one.play("repair").status == 0
     assert ended(one)
+
+
+@pytest.mark.parametrize(
+    ("tested", "text"),
+    [
+        ({"verdict": "failed", "faults": ["memory: 4 wrong words"]}, "failed: memory: 4 wrong"),
+        ({"verdict": "incomplete", "not_measured": {"memory": "no libcuda"}}, "no libcuda"),
+    ],
+)
+def test_gpu_that_does_not_pass_its_load_test_stays_set_aside(
+    one: Scene, tested: dict[str, Any], text: str
+) -> None:
+    sick(one, tested=tested)
+    run = one.play("repair")
+    assert run.status == 0, run.text
+    assert f"GPU {A} stays set aside: its load test has the verdict" in run.text
+    assert text in run.text
+    node = one.node("n1")
+    assert (node["fenced"], node["cases"][A]["stage"]) == ([A], "failed")
+    one.become("n1", tested={}, sick={A: "", B: ""})
+    assert one.play("repair").status == 0
+    assert ended(one)
+
+
+def test_gpu_in_mig_mode_is_given_back_without_a_load_test(one: Scene) -> None:
+    sick(one, tested={"verdict": "untested", "not_measured": {"load test": "it is in MIG mode"}})
+    assert one.play("repair").status == 0
+    assert ended(one)
+
+
+def test_repair_without_a_load_test_gives_back_what_shows_no_fault(one: Scene) -> None:
+    sick(one, tested={"verdict": "failed"})
+    one.write(repair_load_test=False)
+    assert one.play("repair").status == 0
+    assert ended(one)
+    assert "accept" not in one.log("n1")
 
 
 KILLED_AT = [
