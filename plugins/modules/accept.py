@@ -85,6 +85,15 @@ gpus:
     serial:
       description: Serial number, empty where there is none.
       type: str
+    product:
+      description: Name of the product, empty where the GPU does not answer.
+      type: str
+    board:
+      description: Part number of the board, empty where there is none.
+      type: str
+    driver:
+      description: Version of the driver.
+      type: str
     verdict:
       description: >-
         V(passed), V(failed) with the reasons in C(faults), V(incomplete) where something could not be measured, or

@@ -188,11 +188,15 @@ def describe(
     pending, shown = reason(state, gpu, options), result or state.record.get(gpu.uuid)
     if shown is None or (result is None and pending):
         shown = GpuResult(UNTESTED, unmeasured={LOAD_TEST: refusal(gpu) or pending})
+    identity = state.identities.get(gpu.uuid, Identity())
     return {
         "uuid": gpu.uuid,
         "index": gpu.number,
         "pci_bus_id": gpu.pci,
         "serial": gpu.serial,
+        "product": gpu.devices.gpu.name if gpu.devices else "",
+        "board": identity.board,
+        "driver": identity.driver,
         "verdict": shown.verdict,
         "figures": dict(shown.figures),
         "faults": list(shown.faults),

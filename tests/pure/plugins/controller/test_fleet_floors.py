@@ -1,0 +1,123 @@
+# Copyright (c) 2026, the gpu.node authors
+# SPDX-License-Identifier: Apache-2.0
+
+"""GPUs of a fleet that are slower than others of their kind are named, and few that are not."""
+
+from __future__ import annotations
+
+import random
+from typing import Any
+
+import pytest
+from ansible_collections.gpu.node.plugins.filter.fleet_floors import fleet_floors as as_filter
+from ansible_collections.gpu.node.plugins.plugin_utils.controller.fleet_floors import (
+    COMPARED,
+    MeasuredGpu,
+    fleet_floors,
+    measured_gpus,
+    slow_gpus,
+)
+from hypothesis import given
+from hypothesis import strategies as st
+
+H100 = ("H100", "692-2G520", "580.159.04")
+FLEETS, GPUS, NOISE, SLOW = 1000, 200, 0.01, 0.05
+FIGURE = "memory_gb_per_s"
+
+
+def fleet(dice: random.Random, slow: int | None = None) -> list[MeasuredGpu]:
+    """Return GPUs on nodes of eight, whose figures scatter; one is slow by as much as it would be fast."""
+    values = [2900.0 * dice.gauss(1, NOISE) for _gpu in range(GPUS)]
+    if slow is not None:
+        values[slow] *= 1 - SLOW
+    return [
+        MeasuredGpu(f"node-{number // 8}", f"GPU-{number}", H100, {FIGURE: value})
+        for number, value in enumerate(values)
+    ]
+
+
+def test_slow_gpu_is_named_in_99_percent_of_fleets() -> None:
+    dice = random.Random(20261130)
+    named = 0
+    for _fleet in range(FLEETS):
+        slow = dice.randrange(GPUS)
+        named += f"GPU-{slow}" in {gpu.uuid for gpu in slow_gpus(fleet(dice, slow))}
+    assert named >= 0.99 * FLEETS
+
+
+def test_healthy_fleets_have_one_false_alarm_on_average_at_most() -> None:
+    dice = random.Random(20261201)
+    assert sum(len(slow_gpus(fleet(dice))) for _fleet in range(FLEETS)) <= FLEETS
+
+
+def row(number: int, figures: Any, **changes: Any) -> dict[str, Any]:
+    kind = {"product": "H100", "board": "692-2G520", "driver": "580.159.04"}
+    return {"uuid": f"GPU-{number}", "verdict": "passed", "figures": figures, **kind, **changes}
+
+
+def answers(*values: float, per_node: int = 2, **changes: Any) -> dict[str, list[dict[str, Any]]]:
+    """Return the answers of nodes with so many GPUs each."""
+    nodes: dict[str, list[dict[str, Any]]] = {}
+    for number, value in enumerate(values):
+        rows = nodes.setdefault(f"node-{number // per_node}", [])
+        rows.append(row(number, {FIGURE: value}, **changes))
+    return nodes
+
+
+def test_slow_gpu_is_named_with_the_median_and_the_number_of_its_kind() -> None:
+    told = fleet_floors(answers(*[2900.0] * 9, 2700.0))
+    assert told["slow"] == [
+        "node-4: GPU GPU-9: memory_gb_per_s is 2700, 6.9 % below the median of 10 GPUs of its kind"
+        " (2900)"
+    ]
+    assert told["floors"] == {"node-4": {"GPU-9": {FIGURE: pytest.approx(2900 * 0.975)}}}
+
+
+def test_gpus_of_another_kind_are_not_compared() -> None:
+    nodes = answers(*[2900.0] * 9)
+    nodes["node-9"] = [row(9, {FIGURE: 300.0}, product="L4")]
+    nodes["node-8"] = [row(8, {FIGURE: 2000.0}, driver="535.1")]
+    assert fleet_floors(nodes) == {"slow": [], "floors": {}}
+
+
+def test_fewer_than_eight_gpus_are_not_compared() -> None:
+    assert fleet_floors(answers(*[2900.0] * 6, 1.0))["slow"] == []
+    assert fleet_floors(answers(*[2900.0] * 7, 1.0))["slow"] != []
+
+
+def test_single_node_can_not_make_others_slow() -> None:
+    """One that is in others' hands may answer what it likes."""
+    nodes = answers(*[2900.0] * 8, per_node=4)
+    nodes["taken"] = [row(number, {FIGURE: 1e6}) for number in range(100, 120)]
+    assert fleet_floors(nodes)["slow"] == []
+
+
+def test_gpu_that_did_not_pass_is_not_compared() -> None:
+    assert measured_gpus("node", [row(1, {FIGURE: 1.0}, verdict="failed")]) == []
+
+
+@given(
+    st.recursive(
+        st.none() | st.booleans() | st.floats() | st.text(max_size=5),
+        lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(), inner, max_size=3),
+        max_leaves=8,
+    )
+)
+def test_answer_of_another_shape_is_no_figure(value: Any) -> None:
+    nodes = answers(*[2900.0] * 9)
+    nodes["taken"] = [value, row(1, value), row(2, {FIGURE: value}), row(3, {}, uuid=value)]
+    hostvars = {name: {"__accept_result": {"gpus": rows}} for name, rows in nodes.items()}
+    hostvars["odd"] = {"__accept_result": value}
+    told = as_filter(hostvars, list(hostvars))
+    assert set(told["floors"]) <= {"taken"}
+
+
+@given(st.lists(st.floats(1.0, 1e5), min_size=8, max_size=40))
+def test_slow_gpus_are_a_minority(values: list[float]) -> None:
+    gpus = [
+        MeasuredGpu(f"node-{number}", f"GPU-{number}", H100, {COMPARED[0]: value})
+        for number, value in enumerate(values)
+    ]
+    slow = slow_gpus(gpus)
+    assert 2 * len(slow) < len(gpus)
+    assert all(gpu.value < gpu.floor < gpu.median for gpu in slow)
