@@ -36,12 +36,13 @@ class SliceApi:
 
     def __init__(self, access: Access, node: str) -> None:
         self._access, self._node = access, node
+        self._query = {"fieldSelector": f"spec.nodeName={node},spec.driver={DRIVER}"}
         self._safe = False
 
     def all(self) -> tuple[list[Json], str]:
         """Return the slices, and the version from which a watch goes on."""
-        doing, query = "listing ResourceSlices", self._selected()
-        answer = if_there(lambda: self._ask(doing, "GET", PATH, query=query))
+        doing = "listing ResourceSlices"
+        answer = if_there(lambda: self._ask(doing, "GET", PATH, query=self._query))
         if answer is None:
             cause = f"it does not serve {GROUP}"
             raise ApiError(doing, cause, status=MISSING, hint=TOO_OLD)
@@ -52,9 +53,9 @@ class SliceApi:
     def follow(self, version: str, seconds: int) -> Iterator[watch.Event]:
         """Yield the events of so many seconds."""
         ends, doing, lasted = time.monotonic() + seconds, "watching ResourceSlices", False
-        where, query = (self._access, doing, PATH, version, seconds), self._selected()
+        where = (self._access, doing, PATH, version, seconds)
         try:
-            for event in watch.events(*where, query=query, rights=RIGHTS):
+            for event in watch.events(*where, query=self._query, rights=RIGHTS):
                 if event.kind:
                     yield event
             lasted = time.monotonic() >= ends
@@ -124,9 +125,6 @@ class SliceApi:
         if error.status != FORBIDDEN:
             return error.status == MISSING
         return name not in {published["metadata"]["name"] for published in self.all()[0]}
-
-    def _selected(self) -> dict[str, str]:
-        return {"fieldSelector": f"spec.nodeName={self._node},spec.driver={DRIVER}"}
 
     def _written(self, doing: str, method: str, path: str, body: Json, **more: Any) -> Json:
         result: Json = self._ask(
