@@ -50,7 +50,7 @@ class Rollback:
 
     @property
     def left(self) -> tuple[int, str]:
-        """The control daemon that an earlier manager left, with its own directory; 0 where there is none."""
+        """The control daemon that an earlier manager left, with its own directory; 0 if there is none."""
         try:
             pid, began = self._data.get("daemon", (0, ""))
         except (TypeError, ValueError):
@@ -77,7 +77,7 @@ class Rollback:
         """Remember a control daemon, with what tells it from a later process of its number."""
         self._data["daemon"] = (pid, started(pid))
         try:
-            self._save()
+            self._file.write(dict(self._data))
         except OSError as error:  # a full disk is no reason to end a daemon that has clients
             cause = error.strerror or error
             logs.warning("the next manager would not adopt this control daemon", cause=cause)
@@ -95,7 +95,7 @@ class Rollback:
                 readings.set_compute_mode(self._names.device, EXCLUSIVE_PROCESS)
 
     def keep_exclusive(self) -> None:
-        """Set the mode again where somebody changed it, unless it was given back. While NVML is open."""
+        """Set the mode again if somebody changed it, unless it was given back. To be used while NVML is open."""
         with self._mode:
             if "compute_mode" not in self._data:
                 return
@@ -105,7 +105,11 @@ class Rollback:
                 logs.warning(problem, gpu=self._names.device)
 
     def give_back(self) -> None:
-        """Put the compute mode back as it was, and forget. NodeError: it is still there to be put back."""
+        """Put the compute mode back as it was, and forget it.
+
+        Raises:
+            NodeError: if the driver refuses; the mode is remembered then.
+        """
         with self._mode:
             if (mode := self._data.get("compute_mode")) is not None:
                 try:
@@ -118,9 +122,6 @@ class Rollback:
                         ) from error
             self._data.clear()
             self._file.remove()
-
-    def _save(self) -> None:
-        self._file.write(dict(self._data))
 
 
 class SharedMemory:
@@ -169,7 +170,7 @@ class Prepared:
 
 
 def strangers(gpu: str, daemon: int, servers: Iterable[int]) -> str:
-    """Return in words who is on a GPU without MPS, empty where nobody is. To be used while NVML is open.
+    """Return which processes use a GPU without MPS, in words; empty if none does. To be used while NVML is open.
 
     Its ``servers``, known or new ones of the control daemon, get no context beside such a process, and serve nobody.
     """
@@ -183,14 +184,18 @@ def strangers(gpu: str, daemon: int, servers: Iterable[int]) -> str:
 
 
 def shares(device: str, settings: Settings) -> Shares:
-    """Return the shares of a device as it is now. NodeError: it can't be shared so, or is not there."""
+    """Return the shares of a device as it is now.
+
+    Raises:
+        NodeError: if it can't be shared like this, or is not there.
+    """
     with open_nvml() as nvml:
         gpu, memory, slices = _find(nvml, device)
         return settings.shares(memory, gpu.compute_capability, slices)
 
 
 def prepare(names: Names, settings: Settings, options: Options, rollback: Rollback) -> Prepared:
-    """Make the folders of a device, and keep processes without MPS off it. NodeError."""
+    """Make the folders of a device, and keep processes without MPS off it."""
     folders.make(names)
     with open_nvml() as nvml:
         gpu, memory, slices = _find(nvml, names.device)

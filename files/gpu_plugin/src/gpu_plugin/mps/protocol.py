@@ -72,7 +72,11 @@ def poll(server: int) -> str:
 
 
 def check(setting: Setting, answer: str) -> str:
-    """Return what was read back. LimitNotTaken: it is not what was asked for."""
+    """Return what was read back.
+
+    Raises:
+        LimitNotTaken: if it is not what was asked for.
+    """
     result = answer.strip()
     if not _confirms(setting, result):
         raise LimitNotTaken(
@@ -86,7 +90,7 @@ def _confirms(setting: Setting, text: str) -> bool:
     if setting.name.endswith(THREADS):
         return NUMBER.fullmatch(text) is not None and abs(float(text) - float(setting.asked)) < 0.05
     size, mib = SIZE.fullmatch(text), int(setting.asked.rstrip("M"))
-    # From 1 GiB on the program tells whole GiB, whatever it holds: 1500M reads as 1G.
+    # From 1 GiB on the program reports whole GiB, whatever it holds: 1500M reads as 1G.
     return size is not None and int(size[1]) == (mib // 1024 if size[2] == "G" else mib)
 
 
