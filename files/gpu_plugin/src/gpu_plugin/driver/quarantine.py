@@ -20,9 +20,11 @@ MOST_WORDS: Final = 4000  # characters
 
 
 class QuarantineWatch:
-    """``found`` is what is in quarantine. A file that can't be used changes nothing, also for the next process.
+    """The ``entries`` in quarantine. A file that can't be used changes nothing, also for the next process.
 
-    ``host_root`` is where the host's files are seen, ``kept`` is where the last good one is.
+    Args:
+        host_root: Where the host's files are seen.
+        state_path: The copy of the last good file.
     """
 
     def __init__(self, host_root: Path, state_path: Path) -> None:
@@ -35,7 +37,7 @@ class QuarantineWatch:
         self.chore = Chore("quarantine", trouble, self._read)
 
     def look(self) -> bool:
-        """Read the file where it is another one. Returns whether something else is in quarantine than before."""
+        """Read the file if it changed. Return whether the entries have changed."""
         if files.stamp(self._path) != self._seen or self.chore.error:
             self.chore.run()
         before, self._last = self._last, self.entries
@@ -43,30 +45,28 @@ class QuarantineWatch:
 
     @property
     def describe(self) -> str:
-        """Return what is in quarantine for people, in a line."""
+        """Return what is in quarantine in a line, for people."""
         whole = [f"all: {self.entries.node.why}"] if self.entries.node else []
         gpus = (f"{uuid}: {entry.why}" for uuid, entry in self.entries.gpus.items())
         return cut("; ".join([*whole, *gpus]), MOST_WORDS)
 
     def _read(self) -> None:
-        stamp = files.stamp(self._path)
-        before, self.entries = self.entries, parse(self._text())
+        stamp, text = files.stamp(self._path), None
+        try:
+            text = bounded.read_text(self._path)
+        except (FileNotFoundError, NotADirectoryError):
+            pass
+        except UnicodeDecodeError as error:
+            raise damaged(PATH, error, DAMAGED) from error
+        before, self.entries = self.entries, parse(text)
         self._seen = stamp
         if before != self.entries:
             logs.info("something else is in quarantine", **data_of(self.entries))
         self._state_file.write({"quarantine": dump(self.entries)})
 
-    def _text(self) -> str | None:
-        try:
-            return bounded.read_text(self._path)
-        except (FileNotFoundError, NotADirectoryError):
-            return None
-        except UnicodeDecodeError as error:
-            raise damaged(PATH, error, DAMAGED) from error
-
     @staticmethod
     def _recall(path: Path) -> Quarantine:
-        """Return what an earlier process has read last, nothing where there was none."""
+        """Return what an earlier process has read last, empty if there was none."""
         try:
             return parse((read(path, (VERSION,)) or {}).get("quarantine"))
         except (NodeError, StateUnusable, TypeError) as error:

@@ -45,6 +45,14 @@ def stamp_of(status: os.stat_result) -> Stamp:
     return status.st_dev, status.st_ino, status.st_ctime_ns, status.st_size
 
 
+def inode(path: Path) -> int | None:
+    """Return a file's inode, which differs once it was made again; None if it can't be seen."""
+    try:
+        return path.stat().st_ino
+    except OSError:
+        return None
+
+
 def replace(path: Path, text: str, mode: int = 0o644, *, durable: bool = False) -> None:
     """Write a file, and the folder that it is in, 0755. OSError leaves the old file.
 

@@ -34,6 +34,7 @@ from ..._shared._machine.devices import parse_majors
 from ..._shared._machine.host import Host
 from ..._shared._machine.nvml.real import Nvml, open_nvml
 from ...tools import bounded
+from ...tools.files import inode
 from .cdi import Nodes
 
 LOCK_SECONDS: Final = 25.0  # the kubelet waits for 45
@@ -51,10 +52,10 @@ class Instances:
         self._root, self._lock = root, lock
 
     def era(self) -> str:
-        """Return what differs after each boot and each load of the driver, which no instance outlives."""
+        """Return an identifier of this boot and load of the driver, neither of which an instance outlives."""
         boot = bounded.peek(Path("/proc/sys/kernel/random/boot_id")).strip()
         paths = ("sys/module/nvidia", "proc/driver/nvidia/version")
-        return "/".join([boot, *(_inode(self._root / path) for path in paths)])
+        return "/".join([boot, *(str(inode(self._root / path) or "-") for path in paths)])
 
     def make(self, device: Device, note: Note) -> Instance:
         """Return the instance of a device; it is made if it does not exist. One that existed before is used, and stays.
@@ -248,10 +249,3 @@ def _device(nvml: Nvml, gpu: Gpu, gi: int | None, device: Device) -> MigDevice:
             return mig_device
     cause = "the driver lists no MIG device for it"
     raise NodeError(f"{device.device} is not there", cause=cause, hint=AGAIN)
-
-
-def _inode(path: Path) -> str:
-    try:
-        return str(path.stat().st_ino)
-    except OSError:
-        return "-"
