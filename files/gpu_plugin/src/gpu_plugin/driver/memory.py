@@ -169,9 +169,8 @@ class ClearRequests:
         uuids = []
         try:
             status = os.fstat(folder)
-            if status.st_uid not in (0, os.geteuid()) or (
-                status.st_mode & (stat.S_IWGRP | stat.S_IWOTH)
-            ):
+            writable = status.st_mode & (stat.S_IWGRP | stat.S_IWOTH)
+            if writable or status.st_uid not in (0, os.geteuid()):
                 raise NodeError(
                     f"{self._folder} is not obeyed",
                     cause="others than root may write there",

@@ -38,7 +38,7 @@ def condition(state: Mapping[str, Any] | None, faults: Faults | None) -> Json:
 def due(
     desired: Json, before: Mapping[str, Any], seconds: float, spread: float = 1.0
 ) -> Json | None:
-    """Return the condition to write after an earlier one, None where nothing has to be written.
+    """Return the condition to write after an earlier one, None if nothing has to be written.
 
     ``spread`` lengthens the time between two that are the same, so that nodes do not keep in step.
     """
@@ -51,7 +51,7 @@ def due(
 
 
 def usable(before: object) -> Json:
-    """Return the condition that was written earlier, nothing where it can't be that."""
+    """Return the condition that was written earlier, empty if the data has another form."""
     if not isinstance(before, dict) or not isinstance(before.get("at"), (int, float)):
         return {}
     whole = all(isinstance(before.get(key), str) for key in ("status", "lastTransitionTime"))
@@ -64,7 +64,7 @@ def patch(desired: Json) -> Json:
 
 
 def removal() -> Json:
-    """Return the patch that takes the condition away."""
+    """Return the patch that removes the condition."""
     return patch({"$patch": "delete"})
 
 
