@@ -102,7 +102,7 @@ class Daemon(Process):
         )
 
     def begin(self) -> int:
-        """Scan the GPUs, ask the kubelet what pods hold, and serve the devices. Returns the exit status."""
+        """Scan the GPUs, ask the kubelet what pods hold, and serve the devices. Return the exit status."""
         os.umask(0o077)
         self._configuration.log("started", version=__version__)
         self._gpus.first_look(self._configuration.config, super().pause)
@@ -115,7 +115,7 @@ class Daemon(Process):
         return 0
 
     def pause(self) -> bool:
-        """Serve the metrics, then wait for the next round. Returns whether the loop goes on.
+        """Serve the metrics, then wait for the next round. Return whether the loop goes on.
 
         Their libraries take long to load, so that devices are served first.
         """
@@ -171,7 +171,7 @@ class Daemon(Process):
         return self._check_sharing(config) and could_check
 
     def _check_sharing(self, config: Config) -> bool:
-        """Refuse a configuration with shares that the devices can't have. Returns whether that could be checked."""
+        """Refuse a configuration with shares that the devices can't have. Return whether that could be checked."""
         if self._gpus.inventory.absent:
             return False
         advertised = decide(self._gpus.inventory, {}, config)

@@ -121,14 +121,14 @@ class Connections:
             )
 
     def _make_room(self) -> bool:
-        """Let there be room for one more. Returns whether there is."""
+        """Let there be room for one more. Return whether there is."""
         for number, connection in list(self._open.items()):
             if connection.over:
                 self._open.pop(number).drop()
         return len(self._open) < limits.MOST_CONNECTIONS or self._drop_one()
 
     def _drop_one(self) -> bool:
-        """Drop who has asked nothing for the longest, an API server last. Returns whether there was one.
+        """Drop who has asked nothing for the longest, an API server last. Return whether there was one.
 
         Of those that nobody knows it is one of the address that has most of them.
         """

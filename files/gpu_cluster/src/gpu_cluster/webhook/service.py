@@ -99,7 +99,7 @@ class Service:
         return "" if self._slices.listed.is_set() else "the ResourceSlices were not listed"
 
     async def run(self) -> int:
-        """Serve until a signal. Returns the exit status. OSError: an address can't be had."""
+        """Serve until a signal. Return the exit status. OSError: an address can't be had."""
         loop = asyncio.get_running_loop()
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, self._ended.set)

@@ -63,7 +63,7 @@ class Templates:
         time: float,
         look: Callable[[], None] = lambda: None,
     ) -> bool:
-        """Let a template be there, and stay for a while. Returns whether it was made. ApiError, OverLimit.
+        """Let a template be there, and stay for a while. Return whether it was made. ApiError, OverLimit.
 
         ``look`` is called between requests, and ends the work by what it raises.
         """

@@ -23,7 +23,7 @@ ROUNDS: Final = 5
 
 
 def cdi(config: Path, lock: Path, wait: float, patience: float) -> int:
-    """Write the specification that gpu.node.cdi would write. Returns the exit status: 1 if it could not.
+    """Write the specification that gpu.node.cdi would write. Return the exit status: 1 if it could not.
 
     ``wait`` is how many seconds the driver may take to come up, ``patience`` how many those wait that start
     after this. A file that was there stays when it does not: to containers it makes no difference, and the

@@ -64,7 +64,7 @@ def status_of(work: Callable[[Path], int], config: Path) -> int:
 
 
 def ended(status: int) -> int:
-    """Notify systemd that the service has started once its work is done. Returns the exit status."""
+    """Notify systemd that the service has started once its work is done. Return the exit status."""
     if status == 0:
         logs.notify(READY)
     return status

@@ -162,6 +162,6 @@ class MigByLabel:
 
 
 def mig_label(paths: Paths) -> int:
-    """See to what the node's label asks for. Returns the exit status."""
+    """See to what the node's label asks for. Return the exit status."""
     MigByLabel(paths, Quiet()).run()
     return 0

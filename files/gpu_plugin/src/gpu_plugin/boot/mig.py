@@ -50,7 +50,7 @@ class Outcome:
 def mig(
     config: Path, status: Path, lock: Path, wait: float, pods: Path, patience: float, chosen: Path
 ) -> int:
-    """Apply the layout. Returns the exit status: 0 converged, 1 failed, 2 waiting for a reset.
+    """Apply the layout. Return the exit status: 0 converged, 1 failed, 2 waiting for a reset.
 
     ``wait`` is how many seconds the driver may take to come up, ``patience`` how many those wait that start
     after this while nothing happens. What containers have is left to them, and what a kubelet has given to

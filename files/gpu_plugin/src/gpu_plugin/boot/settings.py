@@ -39,7 +39,7 @@ class Again(SettingsCapability):
 
 
 def settings(config: Path, wait: float, patience: float) -> int:
-    """Set the GPUs again that have lost what they were set to. Returns the exit status: 1 where one could not be.
+    """Set the GPUs again that have lost what they were set to. Return the exit status: 1 where one could not be.
 
     ``wait`` is how many seconds the driver may take to come up, ``patience`` how many those wait that start after this
     while nothing happens. What somebody has changed since a GPU was set last is left alone.
@@ -68,7 +68,7 @@ def _settings(config: Path, wait: float, going: StartTimeout) -> int:
 def _round_of(
     capability: Again, host: Host, rules: Sequence[Rule], going: StartTimeout
 ) -> int | None:
-    """Set all that have lost it. Returns the exit status, None where another look is due."""
+    """Set all that have lost it. Return the exit status, None where another look is due."""
     state = capability.observe()
     seen = settings_boot.load_seen(host.read(settings_boot.SEEN))
     for error in state.broken:
@@ -103,7 +103,7 @@ def _set(
     state: SettingsState,
     going: StartTimeout,
 ) -> bool:
-    """Set a GPU again. Returns whether it is all that it is to be."""
+    """Set a GPU again. Return whether it is all that it is to be."""
     steps, refused = lost(gpu_state, rules, state.node)
     problems = list(refused)
     for step in steps:

@@ -103,7 +103,7 @@ class Publisher:
                 self._news.notify_all()
 
     def withdraw(self, seconds: float) -> bool:
-        """Publish nothing from now on. Returns whether nothing is left within so many seconds."""
+        """Publish nothing from now on. Return whether nothing is left within so many seconds."""
         self.want(())
         with self._news:
             return self._news.wait_for(lambda: self.standing == Standing(problem=""), seconds)
@@ -153,7 +153,7 @@ class Publisher:
                 pause = self._backoffs[0].failed()
 
     def _wait(self, seconds: float) -> bool:
-        """Wait until there is something to do, or for so long. Returns whether to go on."""
+        """Wait until there is something to do, or for so long. Return whether to go on."""
         with self._news:
             if not self._due:
                 self._news.wait_for(lambda: self._called() or self._disturbed(), seconds)

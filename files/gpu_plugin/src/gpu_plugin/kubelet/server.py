@@ -277,7 +277,7 @@ def _container_response(granted: Grant) -> api_pb2.ContainerAllocateResponse:
 
 
 def _log_changes(resource: str, before: tuple[Device, ...], devices: tuple[Device, ...]) -> bool:
-    """Log changes of devices and of their health. Returns whether devices were added or removed."""
+    """Log changes of devices and of their health. Return whether devices were added or removed."""
     changed = {device.id for device in before} != {device.id for device in devices}
     if changed:
         logs.info("devices", resource=resource, count=len(devices))

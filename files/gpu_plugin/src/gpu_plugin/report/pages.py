@@ -27,7 +27,7 @@ MPS_STATES: Final = ("starting", "ready", "failed", "stopping", "crashed")
 
 
 class Families(Collector):
-    """``state`` returns the daemon's state, ``mps`` the states of the MPS daemons."""
+    """The daemon's metric families, made of its state and of the states of the MPS daemons."""
 
     def __init__(
         self, state: Callable[[], Mapping[str, Any]], mps: Callable[[], Iterable[Mapping[str, Any]]]
@@ -36,7 +36,7 @@ class Families(Collector):
         self._mps = mps
 
     def collect(self) -> Iterator[Metric]:
-        """Return all families, with those that have no samples yet."""
+        """Yield all families, also those without samples."""
         yield from _state(self._state())
         yield from _mps(self._mps())
 
@@ -86,29 +86,20 @@ def _state(state: Mapping[str, Any]) -> Iterator[Metric]:
             verdict = state["verdicts"].get(uuid)
             number = ACTIONS[verdict["verdict"]] if verdict else Action.NONE
             actions.add_metric([uuid, index], number)
-        for uuid, index in _with_gone(state):
-            quarantined.add_metric([uuid, index], _is_set_aside(state, uuid))
+        quarantine, indices = state["quarantine"], dict.fromkeys(state["quarantine"]["gpus"], "")
+        indices |= zip(state["gpu_uuids"], state["gpu_indices"], strict=True)
+        for uuid, index in indices.items():  # also of GPUs that are gone, which have no index
+            is_set_aside = bool(quarantine["node"]) or uuid in quarantine["gpus"]
+            quarantined.add_metric([uuid, index], is_set_aside)
         for setting in state["settings"][:MOST_SERIES]:
-            drifted.add_metric(
-                [setting["uuid"], setting["index"], setting["setting"]], setting["drifted"]
-            )
+            labels = [setting["uuid"], setting["index"], setting["setting"]]
+            drifted.add_metric(labels, setting["drifted"])
         vanished.add_metric([], len({allocation["device"] for allocation in state["vanished"]}))
         for name, error in state["chores"].items():
             chores.add_metric([name], error is not None)
     yield from (build, driver, config, refused, fallback, available)
     yield from (devices, health, registered, slow, actions, quarantined, drifted)
     yield from (vanished, chores)
-
-
-def _with_gone(state: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
-    """Return the GPUs with their indices, and those that are in quarantine and gone, which have none."""
-    there = dict(zip(state["gpu_uuids"], state["gpu_indices"], strict=True))
-    yield from {**dict.fromkeys(state["quarantine"]["gpus"], ""), **there}.items()
-
-
-def _is_set_aside(state: Mapping[str, Any], uuid: str) -> bool:
-    quarantine = state["quarantine"]
-    return bool(quarantine["node"]) or uuid in quarantine["gpus"]
 
 
 def _mps(daemons: Iterable[Mapping[str, Any]]) -> Iterator[Metric]:
@@ -132,7 +123,7 @@ def _mps(daemons: Iterable[Mapping[str, Any]]) -> Iterator[Metric]:
 
 
 def pages(observer: Observer, last: Last, mps_root: Callable[[], str]) -> dict[str, Page]:
-    """Return the pages by their path: the observer's metrics, those of the last state, and of the MPS daemons."""
+    """Return the daemon's pages by their path."""
     families = Families(lambda: last()[0], lambda: mps_state.load(Path(mps_root())))
     return served(observer, last, families, readiness)
 
@@ -143,7 +134,7 @@ def served(
     families: Collector,
     ready: Callable[[Mapping[str, Any], float], str],
 ) -> dict[str, Page]:
-    """Return the pages of a process by their path: its metrics, whether it goes round, and whether it is ``ready``."""
+    """Return the pages of a process by their path: its metrics, its liveness, and whether it is ``ready``."""
     registry = CollectorRegistry(auto_describe=False)
     for metric in observer.metrics:
         registry.register(metric)

@@ -89,7 +89,7 @@ class Worker:
         self._thread = threading.Thread(target=self._run, name=name, daemon=True)
 
     def start(self, work: Callable[[], object]) -> bool:
-        """Begin with this, unless what was begun before still goes on. Returns whether it did."""
+        """Begin with this, unless what was begun before still goes on. Return whether it did."""
         if self.busy:
             return False
         self.busy = True

@@ -59,7 +59,7 @@ def package_command(package: str, text: str) -> Given:
 
 
 def run(parser: argparse.ArgumentParser, arguments: Sequence[str] | None) -> int:
-    """Run the command that is given. Returns the exit status."""
+    """Run the command that is given. Return the exit status."""
     logs.begin()
     try:
         options = parser.parse_args(arguments)

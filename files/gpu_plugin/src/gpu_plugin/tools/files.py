@@ -104,7 +104,7 @@ class StateFile:
         self._last: Mapping[str, Any] | None = None
 
     def write(self, state: Mapping[str, Any]) -> bool:
-        """Write a state, which must not change any more, if it is another one or the file is gone. Returns whether so.
+        """Write a state, which must not change any more, if it is another one or the file is gone. Return whether so.
 
         A ``version`` in it takes the place of that of the file's format. OSError: it was not written.
         """

@@ -56,7 +56,7 @@ class Lines:
         events.add(descriptor, self.read)
 
     def read(self) -> bool:
-        """Take a piece of what is there, so that no other waits for one who tells much. Returns if there was one."""
+        """Take a piece of what is there, so that no other waits for one who tells much. Return if there was one."""
         if self._descriptor < 0:
             return False
         try:
@@ -139,7 +139,7 @@ class Followed:
             self._ended.wait()
 
     def wait(self, seconds: float) -> bool:
-        """Wait for its end, at most for so long. Returns whether it ended."""
+        """Wait for its end, at most for so long. Return whether it ended."""
         return self._ended.wait(seconds)
 
     def _kill_group(self) -> None:

@@ -51,7 +51,7 @@ class Process(ABC):
 
     @abstractmethod
     def begin(self) -> int:
-        """Do what comes before the service is ready. Returns the exit status where it can't be, or 0."""
+        """Do what comes before the service is ready. Return the exit status where it can't be, or 0."""
 
     @abstractmethod
     def round(self) -> None:
@@ -62,7 +62,7 @@ class Process(ABC):
         """Leave all in order, however it ends."""
 
     def run(self) -> int:
-        """Run until it is to end. Returns the exit status. What begin() or a round raises ends it too."""
+        """Run until it is to end. Return the exit status. What begin() or a round raises ends it too."""
         for number in self.SIGNALS:
             signal.signal(number, self._take)
         try:
@@ -80,7 +80,7 @@ class Process(ABC):
         return 0
 
     def pause(self) -> bool:
-        """Wait until the next round is due. Returns whether it goes on."""
+        """Wait until the next round is due. Return whether it goes on."""
         self._wakeup.wait(self._tick)
         return not self.stopping
 

@@ -35,7 +35,7 @@ class Serving:
         self._loaded: Pair | None = None
 
     def load(self, pair: Pair) -> bool:
-        """Serve a pair from the next connection on. Returns whether it is another one. NodeError: it is none."""
+        """Serve a pair from the next connection on. Return whether it is another one. NodeError: it is none."""
         if pair == self._loaded:
             return False
         certificates = issue.facts(pair.certificate)
