@@ -14,6 +14,7 @@ from . import __version__
 from ._shared._node.quarantine import data_of
 from .advertise.decide import Advertised, MpsState, decide, narrow, time_slices
 from .cdi.files import HostFiles
+from .config.allocation import Dra
 from .config.configuration import Config
 from .config.reload import InForce, LastGood
 from .config.sources import Source
@@ -150,7 +151,10 @@ class Daemon(Process):
         if self._manager.folder.lost():
             logs.error("the kubelet's folder was recreated, and only a new process can write there")
             self.stopping = True
-        self._report_state()
+        state, resources = self._state(), self._advertised.resources
+        devices = sum(map(len, resources.values()))
+        served = f"serving: {devices} devices of {len(resources)} resources"
+        self.report(state, state["problem"] or served)
 
     def _check_start(self, config: Config) -> bool:
         """Refuse a configuration of this start that the node does not allow.
@@ -161,17 +165,14 @@ class Daemon(Process):
         Raises:
             ConfigError: if a GPU would be given away twice, or can't be shared as configured.
         """
-        could_check = self._handover.check(config.dra)
-        return self._check_sharing(config) and could_check
+        return self._check(config, None)
 
     def _check_change(self, config: Config) -> bool:
         """Refuse a configuration that can't replace the one in force: as _check_start(), for a reload."""
-        before = self._configuration.config.dra
-        could_check = self._handover.check(config.dra, before)
-        return self._check_sharing(config) and could_check
+        return self._check(config, self._configuration.config.dra)
 
-    def _check_sharing(self, config: Config) -> bool:
-        """Refuse a configuration with shares that the devices can't have. Return whether that could be checked."""
+    def _check(self, config: Config, before: Dra | None) -> bool:
+        could_check = self._handover.check(config.dra, before)
         if self._gpus.inventory.absent:
             return False
         advertised = decide(self._gpus.inventory, {}, config)
@@ -181,10 +182,10 @@ class Daemon(Process):
             raise ConfigError(f"sharing can't be as it is: {problem}", hint="choose fewer replicas")
         if problem := advertised.unsharable or self._mps.refuses(advertised.mps):
             raise ConfigError(f"sharing.mps can't be as it is: {problem}")
-        return True
+        return could_check
 
     def _decide(self) -> None:
-        """Decide which devices are advertised, have MPS and time slices follow, and publish them."""
+        """Decide which devices are advertised, bring MPS and time slices in step, and publish them."""
         self._configuration.judge(self._check_start)
         config, inventory = self._configuration.config, self._gpus.inventory
         host, faults = self._host.look(config), self._gpus.faults()
@@ -209,13 +210,6 @@ class Daemon(Process):
                 logs.warning(note)
         self._advertised = advertised
         self._published.put(Snapshot(advertised.resources, config, host, self._gpus.topology))
-
-    def _report_state(self) -> None:
-        """Report to the status file, the metrics and systemd."""
-        state, resources = self._state(), self._advertised.resources
-        devices = sum(map(len, resources.values()))
-        served = f"serving: {devices} devices of {len(resources)} resources"
-        self.report(state, state["problem"] or served)
 
     def _state(self) -> dict[str, Any]:
         """Return the daemon's state for the status file and the metrics, as JSON can hold it.

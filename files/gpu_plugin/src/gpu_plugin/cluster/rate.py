@@ -26,7 +26,7 @@ class Rate:
         self._lock = threading.Lock()
 
     def take(self) -> float:
-        """Take a turn. Returns how many seconds to wait before it is there."""
+        """Take a turn. Return how many seconds to wait for it."""
         if self.qps < 0:
             return 0.0
         with self._lock:
