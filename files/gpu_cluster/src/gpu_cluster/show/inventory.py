@@ -32,7 +32,7 @@ NODE_KEYS: Final = (
 )
 GPU_KEYS: Final = ("product", "count", "memory", "computeCapability", "mig", "numaNode", "uuids")
 DEFAULT_CONFIG: Final = {"gpuNode": {"allocation": "dra"}}
-# More than pods ask for, so that what an inventory leaves out keeps no pod away; pods as the kubelet's default.
+# More than pods ask for, so that what an inventory leaves out keeps no pod pending; pods as the kubelet's default.
 DEFAULT_ALLOCATABLE: Final = {
     "cpu": "1000",
     "memory": "100Ti",
