@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 from dataclasses import asdict, dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
@@ -137,7 +138,9 @@ class Daemon(Process):
             DriverReplaced: if only a new process can load the driver's library.
         """
         reload_requested = self.reloading()
-        changed = self._configuration.reload(self._check_change, asked=reload_requested)
+        before = self._configuration.config.dra
+        check = partial(self._check, before=before)
+        changed = self._configuration.reload(check, asked=reload_requested)
         changed |= self._gpus.tick(self._configuration.config, at_once=reload_requested)
         waiting = bool(self._advertised.held or self._vanished.allocations)
         changed |= self._holders.tick(waiting=waiting)
@@ -156,22 +159,15 @@ class Daemon(Process):
         served = f"serving: {devices} devices of {len(resources)} resources"
         self.report(state, state["problem"] or served)
 
-    def _check_start(self, config: Config) -> bool:
-        """Refuse a configuration of this start that the node does not allow.
+    def _check(self, config: Config, before: Dra | None = None) -> bool:
+        """Refuse a configuration that the node does not allow, or that can't replace the one of ``before``.
 
         Returns:
             Whether the node could be asked; False while the driver or the kubelet does not answer.
 
         Raises:
-            ConfigError: if a GPU would be given away twice, or can't be shared as configured.
+            ConfigError: if a GPU would be allocated twice, or can't be shared as configured.
         """
-        return self._check(config, None)
-
-    def _check_change(self, config: Config) -> bool:
-        """Refuse a configuration that can't replace the one in force: as _check_start(), for a reload."""
-        return self._check(config, self._configuration.config.dra)
-
-    def _check(self, config: Config, before: Dra | None) -> bool:
         could_check = self._handover.check(config.dra, before)
         if self._gpus.inventory.absent:
             return False
@@ -186,7 +182,7 @@ class Daemon(Process):
 
     def _decide(self) -> None:
         """Decide which devices are advertised, bring MPS and time slices in step, and publish them."""
-        self._configuration.judge(self._check_start)
+        self._configuration.judge(self._check)
         config, inventory = self._configuration.config, self._gpus.inventory
         host, faults = self._host.look(config), self._gpus.faults()
         advertised = decide(inventory, faults, config, host, self._holders.holders)

@@ -53,11 +53,6 @@ class Annotations:
     warnings: tuple[str, ...] = ()
 
     @property
-    def choosy(self) -> bool:
-        """Return whether only some GPUs suit."""
-        return bool(self.use_types or self.avoid_types or self.use_uuids or self.avoid_uuids)
-
-    @property
     def only(self) -> str:
         """The mode if there is exactly one, else empty."""
         return self.modes[0] if len(self.modes) == 1 else ""

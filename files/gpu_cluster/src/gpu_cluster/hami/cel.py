@@ -79,7 +79,10 @@ def expression(settings: Settings) -> str:
     if names.count != Names.count or settings.shares_counts:
         asks = _asks(names.all)
     else:
-        asks = f"{_asks(names.all[1:])} || ({_annotated()} && {_asks((names.count,))})"
+        starts = " || ".join(f"k.startsWith({quoted(prefix)})" for prefix in PREFIXES)
+        keys = "object.metadata.annotations"
+        annotated = f"has({keys}) && {keys}.exists(k, {starts})"
+        asks = f"{_asks(names.all[1:])} || ({annotated} && {_asks((names.count,))})"
     schedulers = ", ".join(map(quoted, settings.schedulers))
     condition = f"in [{schedulers}]" if len(settings.schedulers) > 1 else f"== {schedulers}"
     named = "object.spec.schedulerName"
@@ -93,9 +96,3 @@ def _asks(names: Iterable[str]) -> str:
         f"(has({part}) && {part}.exists(k, k in [{quoted_names}]))" for part in parts
     )
     return f"{CONTAINERS}.exists(c, has(c.resources) && ({asks}))"
-
-
-def _annotated() -> str:
-    starts = " || ".join(f"k.startsWith({quoted(prefix)})" for prefix in PREFIXES)
-    there = "object.metadata.annotations"
-    return f"has({there}) && {there}.exists(k, {starts})"

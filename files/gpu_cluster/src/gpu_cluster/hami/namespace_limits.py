@@ -88,7 +88,12 @@ def check_quotas(
     Raises:
         Refused: if a quota names one of HAMi's resources that these claims are not counted for.
     """
-    classes = {name for template in templates for name in _classes(template)}
+    classes = {
+        alternative["deviceClassName"]
+        for template in templates
+        for request in template.spec["spec"]["devices"]["requests"]
+        for alternative in request.get("firstAvailable") or [request["exactly"]]
+    }
     specs = [(_name(quota), quota.get("spec") or {}) for quota in quotas]
     limited = {  # with scopes a quota counts no claim
         name
@@ -114,12 +119,6 @@ def check_quotas(
                     place = "in a quota without scopes, too"
                 why = f"ResourceQuota {quota} limits {REQUESTS}{resource}, which counts no claims"
                 raise refused(amount.field, amount.value, why, f"limit {counting} {place}")
-
-
-def _classes(template: Template) -> Iterator[str]:
-    for request in template.spec["spec"]["devices"]["requests"]:
-        for alternative in request.get("firstAvailable") or [request["exactly"]]:
-            yield alternative["deviceClassName"]
 
 
 def _name(item: Json) -> str:

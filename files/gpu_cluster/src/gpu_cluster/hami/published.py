@@ -116,24 +116,18 @@ def _devices(slice_object: Mapping[str, Any]) -> Iterator[Device]:
         attributes = device.get("attributes") or {}
         kind = _text(attributes, "type")
         named = MEMORY if kind == SHARE else f"{NVIDIA}/{MEMORY}"
-        memory = _memory(device.get("capacity") or {}, named)
+        memory = (whole(_entry(device.get("capacity") or {}, named).get("value")) or 0) // MIB
         if kind in TYPES and memory:
             parent = f"{NVIDIA}/parentUUID" if kind == MIG else "uuid"
             product, gpu = _text(attributes, "productName"), _text(attributes, parent)
-            how, numa = _text(attributes, "enforcement"), _numa(attributes)
-            yield Device(kind, memory, product, gpu, how, numa=numa)
-
-
-def _numa(attributes: Mapping[str, Any]) -> int:
-    attribute = attributes.get("numaNode") or attributes.get(f"{DRIVER}/numaNode") or {}
-    return attribute["int"] if is_whole(attribute.get("int")) else -1
+            how, numa = _text(attributes, "enforcement"), _entry(attributes, "numaNode").get("int")
+            yield Device(kind, memory, product, gpu, how, numa=numa if is_whole(numa) else -1)
 
 
 def _text(attributes: Mapping[str, Any], name: str) -> str:
-    attribute = attributes.get(name) or attributes.get(f"{DRIVER}/{name}") or {}
-    return str(attribute.get("string", ""))
+    return str(_entry(attributes, name).get("string", ""))
 
 
-def _memory(capacity: Mapping[str, Any], name: str) -> int:
-    amount = capacity.get(name) or capacity.get(f"{DRIVER}/{name}") or {}
-    return (whole(amount.get("value")) or 0) // MIB
+def _entry(entries: Mapping[str, Any], name: str) -> Mapping[str, Any]:
+    """Return an attribute or a capacity, with or without the driver's domain."""
+    return entries.get(name) or entries.get(f"{DRIVER}/{name}") or {}

@@ -74,7 +74,9 @@ def read(container: Json, where: str, annotations: Annotations, settings: Settin
         warnings = (ignored,) if any(amounts.values.values()) else ()
         return Asked(None, untouched=bare, warnings=warnings)
     request, notes = _request(amounts, count, container, where, annotations, settings)
-    needs_claim = annotations.choosy or (annotations.numa and count > 1)
+    by_type = annotations.use_types or annotations.avoid_types
+    by_uuid = annotations.use_uuids or annotations.avoid_uuids
+    needs_claim = by_type or by_uuid or (annotations.numa and count > 1)
     needs_claim = needs_claim or settings.names.count != Names.count
     untouched = bare and request.kind == GPU and not needs_claim
     if count > MOST_GPUS and not untouched:

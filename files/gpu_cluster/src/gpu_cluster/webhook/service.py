@@ -115,10 +115,7 @@ class Service:
             asyncio.create_task(self._beat()),
         ]
         await self._server.start(self._options.listen)
-        endpoint = None
-        if self._options.pages:  # served by a thread that no flood of reviews holds up
-            endpoint = Endpoint(self._options.pages, self._pages())
-            threading.Thread(target=endpoint.serve, name="metrics", daemon=True).start()
+        pages = self._serve_pages(self._options.pages) if self._options.pages else None
         logs.info("listening", address=":".join(map(str, self._options.listen)))
         await self._ended.wait()
         await asyncio.sleep(LAME)
@@ -127,20 +124,23 @@ class Service:
         self._slices.end()
         await self._server.stop()
         self._access.close()
-        if endpoint:
-            endpoint.end()
+        if pages:
+            pages.end()
         return 0
 
-    def _pages(self) -> dict[str, Page]:
-        def health() -> tuple[HTTPStatus, str, bytes]:
-            is_alive = time.monotonic() - self._beaten < DEAD
-            return probe_page("" if is_alive else "no review is taken any more")
-
-        return {
-            "/healthz": health,
+    def _serve_pages(self, address: tuple[str, int]) -> Endpoint:
+        """Serve health and metrics, by a thread that no flood of reviews holds up."""
+        pages: dict[str, Page] = {
+            "/healthz": lambda: probe_page("" if self._alive() else "no review is taken any more"),
             "/readyz": lambda: probe_page(self.problem()),
             "/metrics": lambda: (HTTPStatus.OK, METRICS, metrics.page()),
         }
+        endpoint = Endpoint(address, pages)
+        threading.Thread(target=endpoint.serve, name="metrics", daemon=True).start()
+        return endpoint
+
+    def _alive(self) -> bool:
+        return time.monotonic() - self._beaten < DEAD
 
     async def _beat(self) -> None:
         while True:

@@ -59,7 +59,7 @@ class CdiFile:
         seen = (program, disabled, [(path, *stamp) for _folder, path, stamp in sources])
         if seen == self._seen and all(path.exists() for path in self._written):
             return
-        specs, nobodys = cdi.merge(_specs(sources))
+        specs, nobodys = cdi.merge(read_sources(sources))
         if not specs:
             logs.warning("no CDI specification describes the GPUs", kind=cdi.SOURCE_KIND)
         if nobodys:
@@ -231,11 +231,6 @@ def node_sources(root: Path) -> list[Source]:
     return sources
 
 
-def node_specifications(sources: list[Source]) -> list[dict[str, Any]]:
-    """Return the specifications of the node's GPUs that these files have, as container runtimes take them."""
-    return cdi.merge(_specs(sources))[0]
-
-
 def read(config: Path) -> dict[str, Any] | None:
     """Return the specification's path, devices and missing files, None if no service writes one.
 
@@ -286,7 +281,7 @@ def _keep(path: Path, spec: dict[str, Any] | None) -> None:
         files.keep(path, json.dumps(spec, indent=2) + "\n")
 
 
-def _specs(sources: list[Source]) -> Iterator[tuple[int, dict[str, Any]]]:
+def read_sources(sources: list[Source]) -> Iterator[tuple[int, dict[str, Any]]]:
     """Yield the specifications that can be read; others are ignored, as container runtimes ignore them."""
     for folder, path, _stamp in sources:
         try:

@@ -8,15 +8,15 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
-from prometheus_client.metrics_core import GaugeMetricFamily, Metric
+from prometheus_client.metrics_core import Metric
 from prometheus_client.registry import Collector
 
 from .._shared._base.dra.checkpoint import STATES, PreparedClaim
 from .._shared._base.dra.names import CORES, GPU, MEMORY
 from ..model.inventory import Inventory
-from ..observer import MOST_SERIES, PREFIX, Observer
+from ..observer import MOST_SERIES, Observer
 from ..report.endpoint import Page
-from ..report.pages import served
+from ..report.pages import gauge, served
 from ..report.probes import health
 from ..slices.taints import UNENFORCED
 from ..tools.process import Last
@@ -107,10 +107,10 @@ class Families(Collector):
     def collect(self) -> Iterator[Metric]:
         """Yield all families; before the first round they have no samples."""
         state = self._state()
-        claims = _gauge("claims", "Claims that hold devices of this node.", "state")
-        registered = _gauge("registered", "Whether the kubelet knows of the driver.")
+        claims = gauge("dra_claims", "Claims that hold devices of this node.", "state")
+        registered = gauge("dra_registered", "Whether the kubelet knows of the driver.")
         usage = [
-            (key, _gauge(f"gpu_{name}", text, "uuid", "index"))
+            (key, gauge(f"dra_gpu_{name}", text, "uuid", "index"))
             for key, name, text in (
                 ("claims", "claims", "Claims that have a device of a GPU."),
                 ("shares", "shares", "Shares of a GPU that are given."),
@@ -119,12 +119,12 @@ class Families(Collector):
             )
         ]
         labels = ("namespace", "claim", "device", "uuid", "index")
-        devices = _gauge("claim_info", "1 for each device that a claim has.", *labels)
+        devices = gauge("dra_claim_info", "1 for each device that a claim has.", *labels)
         text = "1 for a GPU all of whose devices can be given, else 0."
-        healthy = _gauge("gpu_health", text, "uuid", "index", "reason")
+        healthy = gauge("dra_gpu_health", text, "uuid", "index", "reason")
         text = "1 for a GPU that somebody has set aside, else 0."
-        quarantined = _gauge("gpu_quarantined", text, "uuid", "index")
-        failed = _gauge("chore_failed", "Whether background work failed the last time.", "chore")
+        quarantined = gauge("dra_gpu_quarantined", text, "uuid", "index")
+        failed = gauge("dra_chore_failed", "Whether background work failed the last time.", "chore")
         if state:
             for name in STATES:
                 count = sum(claim["state"] == name for claim in state["claims"])
@@ -149,10 +149,6 @@ class Families(Collector):
                 failed.add_metric([name], error is not None)
         usage_families = (family for _key, family in usage)
         yield from (claims, registered, devices, *usage_families, healthy, quarantined, failed)
-
-
-def _gauge(name: str, text: str, *labels: str) -> GaugeMetricFamily:
-    return GaugeMetricFamily(f"{PREFIX}dra_{name}", text, labels=labels)
 
 
 def build_pages(observer: Observer, last: Last) -> dict[str, Page]:

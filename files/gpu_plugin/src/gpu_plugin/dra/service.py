@@ -10,6 +10,7 @@ import signal
 import time
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
@@ -22,7 +23,7 @@ from .._shared._node.quarantine import data_of
 from ..cluster.access import Access
 from ..cluster.kubeconfig import NameWatch
 from ..cluster.rate import Rate
-from ..config.allocation import owner
+from ..config.allocation import Dra, owner
 from ..config.configuration import Config
 from ..config.reload import InForce, LastGood
 from ..config.sources import Source
@@ -176,11 +177,12 @@ class Service(Process):
         """
         self._name.check(self._publisher.standing.problem)
         asked = self.reloading()
-        self._configuration.reload(self._check_change, asked=asked)
+        before = self._configuration.config.dra
+        self._configuration.reload(partial(self._check, before=before), asked=asked)
         news = self._gpus.tick(self._configuration.config, at_once=asked)
         if news or not self._restored:
             self._faults = self._gpus.faults()
-        self._configuration.judge(self._check_start)
+        self._configuration.judge(self._check)
         config = self._configuration.config
         self._enforcements.dra = config.dra
         self._preparer.snapshot = Snapshot(config, judged(self._gpus.inventory, self._faults))
@@ -237,15 +239,12 @@ class Service(Process):
         gpus = (view.gpu for view in self._gpus.inventory.gpus)
         return [gpu for gpu in gpus if owner(gpu, dra) == names.DRA]
 
-    def _check_start(self, config: Config) -> bool:
-        """Refuse a configuration by which a GPU in use goes to somebody else. Return whether all users are known."""
-        check_published(config.dra, self._held())
-        return self._handover.check(config.dra)
+    def _check(self, config: Config, before: Dra | None = None) -> bool:
+        """Refuse a configuration that takes a GPU from claims, or from pods of the device plugin.
 
-    def _check_change(self, config: Config) -> bool:
-        """Refuse a configuration that takes a GPU from claims, or from pods of the device plugin."""
+        Return whether all users are known.
+        """
         check_published(config.dra, self._held())
-        before = self._configuration.config.dra
         return self._handover.check(config.dra, before)
 
     def _took(self, call: str, seconds: float, failed: bool) -> None:

@@ -165,9 +165,7 @@ class ResourceServer:
         self._admit(context)
         try:
             while (sent := self._wait_for_change(sent, context)) is not None:
-                yield api_pb2.ListAndWatchResponse(
-                    devices=[_device_message(device) for device in sent]
-                )
+                yield api_pb2.ListAndWatchResponse(devices=map(_device_message, sent))
         finally:
             with self._published.changed:
                 if context in self._streams:

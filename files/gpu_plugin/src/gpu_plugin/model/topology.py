@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from functools import cached_property
 
 from .._shared._base.gpu import Links
 from .inventory import Device
@@ -27,10 +26,9 @@ class Topology:
     levels: Mapping[frozenset[str], int] = field(default_factory=dict)
     links: Mapping[str, Links] = field(default_factory=dict)
     addresses: Mapping[str, str] = field(default_factory=dict)
-
-    @cached_property
-    def _scores(self) -> dict[tuple[str, int | None, str, int | None], int]:
-        return {}
+    _scores: dict[tuple[str, int | None, str, int | None], int] = field(
+        default_factory=dict, init=False, repr=False, compare=False
+    )
 
     def score(self, first: Device, second: Device) -> int:
         """Return the worth of a pair, higher being better: any NVLink is more than any PCIe."""

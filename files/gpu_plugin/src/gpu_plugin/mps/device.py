@@ -18,7 +18,7 @@ from .._shared._base.gpu import DEFAULT, EXCLUSIVE_PROCESS, NOT_FOUND, NOT_SUPPO
 from .._shared._machine.nvml import readings
 from .._shared._machine.nvml.real import Nvml, open_nvml
 from ..model.mps.paths import SHM_IN_CONTAINER, Names
-from ..model.mps.settings import Settings, Shares
+from ..model.mps.settings import SMALLEST_SHM, Settings, Shares
 from ..tools import logs
 from ..tools.files import VERSION, StateFile, StateUnusable, failing, read, started
 from . import clients, control, folders
@@ -209,7 +209,9 @@ def prepare(names: Names, settings: Settings, options: Options, rollback: Rollba
                 problem = "processes without MPS are on the GPU, clients wait until they have ended"
                 logs.warning(problem, gpu=gpu.uuid, pids=pids)
             rollback.make_exclusive()
-    size = settings.shm_size or folders.default_shm_size(sharable)
+    # By default an equal part of half the node's memory, so that all devices together can't fill more.
+    memory_total = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    size = settings.shm_size or max(memory_total // 2 // max(sharable, 1), SMALLEST_SHM)
     return Prepared(settings, prepared_shares, options.own_shm and folders.mount_shm(names, size))
 
 

@@ -21,7 +21,6 @@ from .._shared._base.errors import NodeError
 from .._shared._machine.host import Host
 from .._shared._machine.writers import who_writes
 from ..model.mps.paths import Names
-from ..model.mps.settings import SMALLEST_SHM
 from ..tools import logs
 from ..tools.files import failing
 
@@ -293,12 +292,6 @@ def unmount(names: Names) -> None:
             completed = Host().run(["umount", path], check=False, timeout=TIMEOUT)
             if completed.rc:
                 logs.warning("a file system stays mounted", path=path, cause=completed.err.strip())
-
-
-def default_shm_size(devices: int) -> int:
-    """Return an equal part of half the node's memory: all devices together can't fill more."""
-    memory = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
-    return max(memory // 2 // max(devices, 1), SMALLEST_SHM)
 
 
 def _label(path: Path) -> None:

@@ -96,7 +96,9 @@ class Children:
     def close(self, manager: int) -> None:
         """End all daemons, let their manager restore compute modes, and wait for it."""
         child = self._child.pid if self._child is not None and self._child.poll() is None else 0
-        pids = {child, manager if _is_manager(manager) else 0} - {0}
+        # What a file says of the manager may be wrong.
+        argv = bounded.peek_lines(Path(f"/proc/{manager}/cmdline"), "\0").lines if manager else []
+        pids = {child, manager if {"mps", "run"} <= {*argv} else 0} - {0}
         living = {pid: started(pid) for pid in pids}
         for pid in living:
             with contextlib.suppress(ProcessLookupError):
@@ -107,9 +109,3 @@ class Children:
                 logs.warning("the MPS manager still waits for clients", pids=list(living))
                 return
             time.sleep(PAUSE)
-
-
-def _is_manager(pid: int) -> bool:
-    """Return whether a process is a manager: what a file says may be wrong."""
-    command = bounded.peek_lines(Path(f"/proc/{pid}/cmdline"), "\0").lines if pid else []
-    return "mps" in command and "run" in command

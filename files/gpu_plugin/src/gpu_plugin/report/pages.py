@@ -41,30 +41,31 @@ class Families(Collector):
         yield from _mps(self._mps())
 
 
-def _gauge(name: str, help_: str, *labels: str) -> GaugeMetricFamily:
+def gauge(name: str, help_: str, *labels: str) -> GaugeMetricFamily:
+    """Return a family of gauges without samples."""
     return GaugeMetricFamily(PREFIX + name, help_, labels=labels)
 
 
 def _state(state: Mapping[str, Any]) -> Iterator[Metric]:
-    build = _gauge("build_info", "The device plugin's version.", "version")
-    driver = _gauge("driver_info", "The driver's version, while it answers.", "version")
-    config = _gauge("config_info", "The configuration in force, by its digest.", "sha256")
-    refused = _gauge("config_refused", "Whether the configuration on disk can't be used.")
+    build = gauge("build_info", "The device plugin's version.", "version")
+    driver = gauge("driver_info", "The driver's version, while it answers.", "version")
+    config = gauge("config_info", "The configuration in force, by its digest.", "sha256")
+    refused = gauge("config_refused", "Whether the configuration on disk can't be used.")
     text = "Whether the last good configuration is in force, since a start could not use the one on disk."
-    fallback = _gauge("config_fallback", text)
-    available = _gauge("driver_available", "Whether the driver answers.")
-    devices = _gauge("devices", "Devices advertised.", "resource", "health")
-    health = _gauge("device_health", "1 for a healthy device, else 0.", "uuid", "index", "reason")
-    registered = _gauge("registered", "Whether the kubelet knows of a resource.", "resource")
-    slow = _gauge("driver_slow", "Whether the driver takes long over a GPU.", "uuid")
+    fallback = gauge("config_fallback", text)
+    available = gauge("driver_available", "Whether the driver answers.")
+    devices = gauge("devices", "Devices advertised.", "resource", "health")
+    health = gauge("device_health", "1 for a healthy device, else 0.", "uuid", "index", "reason")
+    registered = gauge("registered", "Whether the kubelet knows of a resource.", "resource")
+    slow = gauge("driver_slow", "Whether the driver takes long over a GPU.", "uuid")
     text = "What to do about a GPU, from 0 for nothing to 8 for a replacement."
-    actions = _gauge("recovery_action", text, "uuid", "index")
+    actions = gauge("recovery_action", text, "uuid", "index")
     text = "1 for a GPU that somebody has set aside, else 0."
-    quarantined = _gauge("quarantined", text, "uuid", "index")
+    quarantined = gauge("quarantined", text, "uuid", "index")
     text = "1 for a setting of a GPU that is not as declared, else 0."
-    drifted = _gauge("setting_drifted", text, "uuid", "index", "setting")
-    vanished = _gauge("vanished_devices", "Devices that pods have and that no GPU has any more.")
-    chores = _gauge("chore_failed", "Whether background work failed the last time.", "chore")
+    drifted = gauge("setting_drifted", text, "uuid", "index", "setting")
+    vanished = gauge("vanished_devices", "Devices that pods have and that no GPU has any more.")
+    chores = gauge("chore_failed", "Whether background work failed the last time.", "chore")
     if state:
         build.add_metric([state["version"]], 1)
         if state["driver_version"]:
@@ -103,12 +104,12 @@ def _state(state: Mapping[str, Any]) -> Iterator[Metric]:
 
 
 def _mps(daemons: Iterable[Mapping[str, Any]]) -> Iterator[Metric]:
-    state = _gauge(
+    state = gauge(
         "mps_state", "1 for the state of a device's MPS control daemon.", "device", "state"
     )
-    replicas = _gauge("mps_replicas", "Shares of a device.", "device")
-    servers = _gauge("mps_servers", "MPS servers of a device.", "device")
-    clients = _gauge("mps_clients", "Clients of a device's MPS servers.", "device")
+    replicas = gauge("mps_replicas", "Shares of a device.", "device")
+    servers = gauge("mps_servers", "MPS servers of a device.", "device")
+    clients = gauge("mps_clients", "Clients of a device's MPS servers.", "device")
     name, help_ = PREFIX + "mps_restarts", "Restarts of a device's MPS control daemon."
     restarts = CounterMetricFamily(name, help_, labels=("device",))
     for daemon in daemons:

@@ -32,6 +32,7 @@ BRANDS: Final = (
     *("NvidiaVApps", "NvidiaVPC", "NvidiaVCS", "NvidiaVWS", "NvidiaCloudGaming"),
     *("QuadroRTX", "NvidiaRTX", "Nvidia", "GeForceRTX", "TitanRTX"),
 )  # by NVML's numbers
+VERSIONS: Final = ("Version", "cudaComputeCapability")  # the ends of their names
 Attributes = dict[str, dict[str, Any]]
 
 
@@ -51,9 +52,14 @@ def attributes(target: Target, inventory: Inventory, enforcement: str) -> Attrib
         **{f"{NVIDIA}/{key}": ours[key] for key in ("type", "uuid", "productName")},
         **{f"{STANDARD}/{key}": value for key, value in standard.items()},
     }
-    return {
-        key: _typed(key, result[key]) for key in sorted(result) if result[key] not in (None, "")
-    }
+    typed: Attributes = {}
+    for key in sorted(result):
+        if isinstance(result[key], int):
+            typed[key] = {"int": result[key]}
+        elif result[key]:  # only attributes of NVIDIA's are versions
+            is_version = key.startswith(NVIDIA) and key.endswith(VERSIONS)
+            typed[key] = {"version" if is_version else "string": result[key]}
+    return typed
 
 
 def _nvidia(target: Target, inventory: Inventory) -> dict[str, str]:
@@ -70,14 +76,6 @@ def _nvidia(target: Target, inventory: Inventory) -> dict[str, str]:
         profile = target.mig.profile if target.mig else target.profile.name
         result |= {"parentUUID": gpu.uuid, "profile": profile}
     return result
-
-
-def _typed(key: str, value: Any) -> dict[str, Any]:
-    """Return a value as the API has it. Only attributes of NVIDIA's are versions."""
-    if isinstance(value, int):
-        return {"int": value}
-    versions = ("Version", "cudaComputeCapability")
-    return {"version" if key.startswith(NVIDIA) and key.endswith(versions) else "string": value}
 
 
 def _version(text: str) -> str:

@@ -162,7 +162,7 @@ class ClaimFiles:
         program, disabled = config.containers.hook_program, config.containers.cdi_disabled_hooks
         seen = (program, disabled, [(path, *stamp) for _folder, path, stamp in sources])
         if seen != self.seen:
-            specs = node_files.node_specifications(sources)
+            specs, _ambiguous = cdi.merge(node_files.read_sources(sources))
             self._specs = [cdi.derive(spec, program, disabled) for spec in specs]
             self.seen = seen
         return self._specs or [

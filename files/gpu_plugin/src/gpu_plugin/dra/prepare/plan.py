@@ -198,27 +198,17 @@ def _check_sum(gpu: str, shares: list[Device], most: Limits) -> None:
 
 def shares(held: PreparedClaim) -> tuple[Share, ...]:
     """Return the shares of a claim for its enforcement, none if nobody enforces them."""
-    if held.enforcement == NONE:
-        return ()
-    return tuple(
-        Share(
-            held.uid,
-            device.gpu,
-            device.minor,
-            device.consumed[MEMORY],
-            device.consumed.get(CORES, 0) if device.parameters.get("coreLimit", True) else 0,
-            device.share_id,
-            _priority(device),
-            held.pods,
-        )
-        for device in held.devices
-        if is_share(device)
-    )
-
-
-def _priority(device: Device) -> int:
-    priority = device.parameters.get("priority", 0)
-    return priority if isinstance(priority, int) else 0
+    result = []
+    for device in held.devices:
+        if held.enforcement == NONE or not is_share(device):
+            continue
+        cores = device.consumed.get(CORES, 0) if device.parameters.get("coreLimit", True) else 0
+        priority = device.parameters.get("priority", 0)
+        priority = priority if isinstance(priority, int) else 0
+        where = (held.uid, device.gpu, device.minor)
+        amounts = (device.consumed[MEMORY], cores)
+        result.append(Share(*where, *amounts, device.share_id, priority, held.pods))
+    return tuple(result)
 
 
 def is_affected(

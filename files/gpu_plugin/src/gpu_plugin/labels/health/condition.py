@@ -15,6 +15,7 @@ TYPE: Final = "GPUHealthy"
 HEARTBEAT: Final = 300.0  # seconds after which one that did not change is written again
 PAUSE: Final = 10.0  # seconds between two changes
 MOST: Final = 8  # faults that a message names
+REMOVAL: Final = {"$patch": "delete"}
 STRATEGIC: Final = "application/strategic-merge-patch+json"
 
 Json = dict[str, Any]
@@ -59,13 +60,8 @@ def usable(before: object) -> Json:
 
 
 def patch(desired: Json) -> Json:
-    """Return the patch that writes this condition and no other."""
+    """Return the patch that writes this condition and no other; REMOVAL removes it."""
     return {"status": {"conditions": [{"type": TYPE, **desired}]}}
-
-
-def removal() -> Json:
-    """Return the patch that removes the condition."""
-    return patch({"$patch": "delete"})
 
 
 def _of(status: str, reason: str, message: str) -> Json:

@@ -92,7 +92,7 @@ class Reporter:
             ApiError: if the API does not remove it.
         """
         if self._condition:
-            self._patch("removing", conditions.removal())
+            self._patch("removing", conditions.patch(conditions.REMOVAL))
             self._condition = {}
             self._remember()
 
