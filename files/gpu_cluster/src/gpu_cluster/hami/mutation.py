@@ -88,18 +88,13 @@ def mutate(
         for kind in KINDS
         for number, container in enumerate(spec.get(kind) or ())
     ]
-    admitted = _admitted_claims(spec)
-    asking = [
-        place
-        for place in places
-        if _mentions(place.container, settings) and not place.has_claim(admitted)
-    ]
     scheduler = spec.get("schedulerName") or DEFAULT_SCHEDULER
     patch: Patch = []
     if scheduler in settings.schedulers:
         patch.append({"op": "replace", "path": "/spec/schedulerName", "value": DEFAULT_SCHEDULER})
     keys = (pod.get("metadata") or {}).get("annotations") or {}
     warnings = [*warn_of_unread(keys, settings.names.all)]
+    admitted, asking = _admitted_claims(spec), []
     for place in places:
         if place.has_claim(admitted):
             patch += _zero(place, settings)
@@ -107,6 +102,8 @@ def mutate(
                 f"{place.field}.resources.{part}[{name}] has no effect, as the container has a claim already"
                 for part, name in _nonzero(place, settings)
             ]
+        elif _mentions(place.container, settings):
+            asking.append(place)
     if not asking:
         return Mutation(patch, warnings=tuple(warnings))
     _bounded(places, asking)
@@ -116,27 +113,26 @@ def mutate(
         text = f"spec.schedulerName: pods of {str(scheduler)[:LONGEST_NAME]} are left as they are"
         return Mutation([], warnings=(text,))
     annotations = read_annotations(keys)
-    reads = [
-        (place, requests.read(place.container, place.field, annotations, settings))
-        for place in asking
-    ]
-    asked = [(place, read) for place, read in reads if read is not None]
-    claimed = [
-        (place, read.request) for place, read in asked if read.request and not read.untouched
-    ]
+    warnings += annotations.warnings
+    claimed = []
+    for place in asking:
+        read = requests.read(place.container, place.field, annotations, settings)
+        if read is None:
+            continue
+        warnings += read.warnings
+        if not read.untouched:
+            patch += _zero(place, settings)
+            claimed += [(place, read.request)] if read.request else []
     _check(spec, places, [request for _place, request in claimed])
-    for place, read in asked:
-        patch += [] if read.untouched else _zero(place, settings)
     granted = []
-    for place, claim in claimed:
+    for place, request in claimed:
         look()
         names, at = settings.names, f"{place.field}.resources.limits"
         fields = (f"{at}[{names.count}]", f"{at}[{names.percent}]")
-        granted.append((place, template.build(claim, annotations, published, *fields)))
+        granted.append((place, template.build(request, annotations, published, *fields)))
     patch += _claims(spec, granted)
-    templates = tuple({read.name: read for _place, read in granted}.values())
-    warnings += [*annotations.warnings, *(text for _place, read in asked for text in read.warnings)]
-    warnings += [text for read in claimed for text in _warnings(*read, annotations, published)]
+    templates = tuple({made.name: made for _place, made in granted}.values())
+    warnings += [text for claim in claimed for text in _warnings(*claim, annotations, published)]
     return Mutation(patch, templates, tuple(warnings))
 
 
