@@ -89,9 +89,8 @@ def mutate(
         for number, container in enumerate(spec.get(kind) or ())
     ]
     scheduler = spec.get("schedulerName") or DEFAULT_SCHEDULER
-    patch: Patch = []
-    if scheduler in settings.schedulers:
-        patch.append({"op": "replace", "path": "/spec/schedulerName", "value": DEFAULT_SCHEDULER})
+    usual = {"op": "replace", "path": "/spec/schedulerName", "value": DEFAULT_SCHEDULER}
+    patch: Patch = [usual] if scheduler in settings.schedulers else []
     keys = (pod.get("metadata") or {}).get("annotations") or {}
     warnings = [*warn_of_unread(keys, settings.names.all)]
     admitted, asking = _admitted_claims(spec), []
@@ -117,10 +116,8 @@ def mutate(
     claimed = []
     for place in asking:
         read = requests.read(place.container, place.field, annotations, settings)
-        if read is None:
-            continue
-        warnings += read.warnings
-        if not read.untouched:
+        warnings += read.warnings if read else ()
+        if read and not read.untouched:
             patch += _zero(place, settings)
             claimed += [(place, read.request)] if read.request else []
     _check(spec, places, [request for _place, request in claimed])
