@@ -69,12 +69,15 @@ def read(annotations: Mapping[str, Any]) -> Annotations:
         Refused: if a value is not valid.
     """
     policies = _some_of(annotations, GPU_POLICY, POLICIES)
+    numa = _text(annotations, NUMA)
+    if numa and numa not in TRUE + FALSE:
+        raise refused(field(NUMA), numa, "it is neither true nor false")
     return Annotations(
         _listed(annotations, USE_TYPE),
         _listed(annotations, AVOID_TYPE),
         _listed(annotations, USE_UUID),
         _listed(annotations, AVOID_UUID),
-        _numa(annotations),
+        numa in TRUE,
         _some_of(annotations, MODE, MODES),
         MUTEX in policies,
         tuple(_warnings(annotations, policies)),
@@ -123,13 +126,6 @@ def _listed(annotations: Mapping[str, Any], key: str) -> tuple[str, ...]:
         expected = f"expected up to {LONGEST_WORD} letters, digits, spaces and any of {PUNCTUATION}"
         raise refused(field(key), odd, expected)
     return names
-
-
-def _numa(annotations: Mapping[str, Any]) -> bool:
-    text = _text(annotations, NUMA)
-    if text and text not in TRUE + FALSE:
-        raise refused(field(NUMA), text, "it is neither true nor false")
-    return text in TRUE
 
 
 def _some_of(annotations: Mapping[str, Any], key: str, allowed: tuple[str, ...]) -> tuple[str, ...]:

@@ -86,7 +86,12 @@ def build(
         Refused: if no node can have it.
     """
     alternatives = _asked(request, annotations, published, count_field, percent_field)
-    devices: Json = {"requests": [_request(alternatives)]}
+    subrequests = [_subrequest(alternative) for alternative in alternatives]
+    asked: Json = {"exactly": subrequests[0]}
+    if len(alternatives) > 1:
+        named = zip(alternatives, subrequests, strict=True)
+        asked = {"firstAvailable": [{"name": each.name, **part} for each, part in named]}
+    devices: Json = {"requests": [{"name": NAME, **asked}]}
     if annotations.numa and request.count > 1 and not published.numa_nodes(request.kind):
         devices["constraints"] = [{"requests": [NAME], "matchAttribute": f"{DRIVER}/numaNode"}]
     shares = [f"{NAME}/{each.name}" for each in alternatives if each.request.kind == SHARE]
@@ -248,22 +253,18 @@ def _of_kind(
     return alternatives[:most]
 
 
-def _request(alternatives: list[_Alternative]) -> Json:
-    """Return the claim's request."""
-    if len(alternatives) == 1:
-        return {"name": NAME, "exactly": _subrequest(alternatives[0])}
-    subrequests = [{"name": each.name, **_subrequest(each)} for each in alternatives]
-    return {"name": NAME, "firstAvailable": subrequests}
-
-
 def _sizes(
     request: Request, annotations: Annotations, published: Published, percent_field: str, most: int
 ) -> Iterator[tuple[str, str, int]]:
     """Yield for each size of device a name, a selector, and the MiB of it that are asked for."""
     if request.kind == GPU:
         yield "", cel.memory(NVIDIA, request.memory, least=True) if request.memory else "", 0
-    elif request.kind == MIG:
-        yield from _profiles(request.memory, published.sizes(MIG, annotations), most)
+    elif request.kind == MIG:  # the smallest first; the last takes all larger ones
+        sizes = [size for size in published.sizes(MIG, annotations) if size >= request.memory]
+        sizes = sizes[: most - 1]
+        yield from ((f"of-{size}", cel.memory(NVIDIA, size), 0) for size in sizes)
+        least = max([request.memory, *sizes])
+        yield "larger" if sizes else "", cel.memory(NVIDIA, least, least=True), 0
     elif request.memory or request.percent == ALL:
         yield "", "", request.memory
     else:
@@ -274,14 +275,6 @@ def _sizes(
             raise refused(percent_field, request.percent, why, hint)
         for size in sizes:
             yield f"of-{size}", cel.memory(DRIVER, size), max(size * request.percent // 100, 1)
-
-
-def _profiles(least: int, sizes: list[int], most: int) -> Iterator[tuple[str, str, int]]:
-    """Yield the sizes of MIG devices that suit, the smallest first; the last takes all larger ones."""
-    fitting = [size for size in sizes if size >= least][: most - 1]
-    for size in fitting:
-        yield f"of-{size}", cel.memory(NVIDIA, size), 0
-    yield "larger" if fitting else "", cel.memory(NVIDIA, max([least, *fitting]), least=True), 0
 
 
 def _subrequest(alternative: _Alternative) -> Json:

@@ -154,8 +154,15 @@ def check(text: str, path: str) -> list[str]:
     Raises:
         NodeError: if it isn't a kubeconfig.
     """
-    users = _data(text, path).get("users") or []
-    return [program for user in users for program in _programs(user.get("user"))]
+    programs = []
+    for entry in _data(text, path).get("users") or []:
+        user = entry.get("user")
+        for key in ("exec", "auth-provider") if isinstance(user, dict) else ():
+            if plugin := user.get(key):  # without its arguments: there may be secrets in them
+                is_named = isinstance(plugin, dict)
+                name = plugin.get("command", plugin.get("name")) if is_named else plugin
+                programs.append(shown(name))
+    return programs
 
 
 def _data(text: str, path: str) -> dict[str, Any]:
@@ -181,16 +188,6 @@ def _files(data: dict[str, Any], folder: str) -> Iterator[str]:
             for key in FILES if isinstance(named, dict) else ():
                 if isinstance(named.get(key), str):
                     yield os.path.join(folder, named[key])
-
-
-def _programs(user: Any) -> list[str]:
-    """Return the programs for a user, without their arguments: there may be secrets in them."""
-    programs = []
-    for key in ("exec", "auth-provider") if isinstance(user, dict) else ():
-        if plugin := user.get(key):
-            named = isinstance(plugin, dict)
-            programs.append(shown(plugin.get("command", plugin.get("name")) if named else plugin))
-    return programs
 
 
 class BoundedProgram(subprocess.Popen[str]):

@@ -8,12 +8,12 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Final
 
-from .._shared._base.errors import NodeError, damaged
+from .._shared._base.errors import damaged
 from .._shared._base.text.shown import cut
-from .._shared._node.quarantine import DAMAGED, EMPTY, PATH, Quarantine, data_of, dump, parse
+from .._shared._node.quarantine import DAMAGED, EMPTY, PATH, data_of, dump, parse
 from ..tools import bounded, files, logs
 from ..tools.chores import Chore
-from ..tools.files import VERSION, StateFile, StateUnusable, read
+from ..tools.files import StateFile, recall
 
 FILE: Final = "quarantine.json"
 MOST_WORDS: Final = 4000  # characters
@@ -32,7 +32,10 @@ class QuarantineWatch:
         self._state_file = StateFile(state_path)
         self._seen: object = self  # no stamp of a file is equal to it
         self._last = EMPTY
-        self.entries = self._recall(state_path)
+        trouble = "what was in quarantine is not known from before"
+        self.entries = recall(
+            state_path, trouble, lambda data: parse(data.get("quarantine")), EMPTY
+        )
         trouble = "what is in quarantine can't be read, so that the last that could be stays"
         self.chore = Chore("quarantine", trouble, self._read)
 
@@ -63,12 +66,3 @@ class QuarantineWatch:
         if before != self.entries:
             logs.info("something else is in quarantine", **data_of(self.entries))
         self._state_file.write({"quarantine": dump(self.entries)})
-
-    @staticmethod
-    def _recall(path: Path) -> Quarantine:
-        """Return what an earlier process has read last, empty if there was none."""
-        try:
-            return parse((read(path, (VERSION,)) or {}).get("quarantine"))
-        except (NodeError, StateUnusable, TypeError) as error:
-            logs.warning("what was in quarantine is not known from before", cause=error)
-            return EMPTY

@@ -9,7 +9,7 @@ import json
 import time
 from collections.abc import Callable, Container, Iterable, Mapping
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 from .._shared._base.errors import NodeError
 from .._shared._machine.host import Host
@@ -17,7 +17,7 @@ from ..config.sharing import TIME_SLICES
 from ..model.inventory import Inventory
 from ..tools import logs
 from ..tools.chores import Backoff, Chore, Worker
-from ..tools.files import VERSION, StateFile, StateUnusable, read
+from ..tools.files import StateFile, recall
 from .memory import boot_id
 
 FILE: Final = "time_slices.json"
@@ -54,7 +54,7 @@ class TimeSlices:
         self._problem = ""
         self._set: dict[str, str] = {}
         self._load: object = None
-        self._read()
+        recall(self._file.path, "which time slices were set is not known", self._parse, None)
         self.chore = Chore("time_slices", "the time slice can't be set", self.want)
 
     def begin(
@@ -149,11 +149,7 @@ class TimeSlices:
     def _keep(self) -> None:
         self._file.write({"boot": self._boot, "load": self._load, "slices": dict(self._set)})
 
-    def _read(self) -> None:
-        try:
-            data = read(self._file.path, (VERSION,))
-            if data is not None and data["boot"] == self._boot:
-                slices = {str(uuid): str(name) for uuid, name in data["slices"].items()}
-                self._set, self._load = slices, json.loads(json.dumps(data["load"]))
-        except (StateUnusable, AttributeError, KeyError, TypeError, ValueError) as error:
-            logs.warning("which time slices were set is not known", cause=error)
+    def _parse(self, data: Mapping[str, Any]) -> None:
+        if data["boot"] == self._boot:
+            slices = {str(uuid): str(name) for uuid, name in data["slices"].items()}
+            self._set, self._load = slices, json.loads(json.dumps(data["load"]))

@@ -20,7 +20,7 @@ from ..advertise.decide import Advertised, Form, Holders
 from ..model.inventory import Inventory
 from ..tools import logs
 from ..tools.chores import Chore, Worker
-from ..tools.files import VERSION, StateFile, StateUnusable, read
+from ..tools.files import StateFile, recall
 from .client import allocations, answering, sockets
 from .listener import Identity, identity
 
@@ -192,12 +192,8 @@ def read_allocations(
 
 def read_forms(path: Path) -> dict[str, Form]:
     """Return the forms that a process stored, none if they can't be read, which is logged."""
-    try:
-        data = read(path, (VERSION,))
-        return load(data["forms"]) if data else {}
-    except (StateUnusable, KeyError, TypeError, ValueError) as error:
-        logs.warning("in which forms devices were advertised is not known", cause=error)
-        return {}
+    trouble = "in which forms devices were advertised is not known"
+    return recall(path, trouble, lambda data: load(data["forms"]), {})
 
 
 def in_force(

@@ -128,20 +128,16 @@ class Service(Process):
         self._messages.put(message)
         self.wake()
 
-    def _handle_messages(self) -> None:
+    def round(self) -> None:
+        """Look at the GPUs and the node if that is due, and write what is to be written."""
         while not self._messages.empty():
             message = self._messages.get()
             if isinstance(message, NodeState):
-                self._node = message
-                self._write_at = 0.0
+                self._node, self._write_at = message, 0.0
                 if self._problems.pop("node", None):
                     logs.info("the node can be read again")
             else:
                 self._note("node", message)
-
-    def round(self) -> None:
-        """Look at the GPUs and the node if that is due, and write what is to be written."""
-        self._handle_messages()
         self._name.check(self._problems.keys() & {"node", "labels"})
         moment = time.monotonic()
         asked = self.asked()

@@ -10,15 +10,16 @@ import json
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 from .._shared._base.errors import NodeError
 from .._shared._base.text import json_data
 from .._shared._base.text.shown import cut, shown
 from .._shared._machine import writers
-from . import bounded
+from . import bounded, logs
 
 VERSION: Final = 1
+T = TypeVar("T")
 Stamp = tuple[int, int, int, int]
 
 
@@ -152,6 +153,19 @@ def read(path: Path, versions: tuple[int, ...] = ()) -> dict[str, Any] | None:
             f"{path} can't be used", cause=f"version {shown(version)} is not {versions[-1]}"
         )
     return data
+
+
+def recall(path: Path, trouble: str, parse: Callable[[dict[str, Any]], T], default: T) -> T:
+    """Return what ``parse`` makes of the state that an earlier process wrote.
+
+    The ``default`` is for no file, and for one that can't be used, which is logged as ``trouble``.
+    """
+    try:
+        data = read(path, (VERSION,))
+        return default if data is None else parse(data)
+    except (NodeError, AttributeError, LookupError, TypeError, ValueError) as error:
+        logs.warning(trouble, cause=error)
+        return default
 
 
 def alive(state: Mapping[str, Any], look: Callable[[object], str] | None = None) -> bool:

@@ -16,7 +16,7 @@ from ...cluster.access import Access
 from ...cluster.rate import Rate
 from ...tools import logs
 from ...tools.chores import Backoff
-from ...tools.files import VERSION, StateFile, StateUnusable, read
+from ...tools.files import StateFile, recall
 from ..owned import METADATA
 from . import condition as conditions
 from . import events
@@ -53,7 +53,11 @@ class Reporter:
         self._events: events.Records = {}
         self._condition: Mapping[str, Any] = {}
         self._problems = {EVENTS: "", CONDITION: ""}
-        self._recall(path)
+        trouble = "what was reported about the GPUs' health is lost"
+        memory: dict[str, Any] = recall(path, trouble, lambda data: data, {})
+        if memory.get("node") == node:
+            self._events = events.usable(memory.get("told"))
+            self._condition = conditions.usable(memory.get("condition"))
 
     def keep(
         self, state: Mapping[str, Any] | None, *, events_wanted: bool, condition: bool
@@ -160,17 +164,6 @@ class Reporter:
             accept=METADATA,
             rights=STATUS_RIGHTS,
         )
-
-    def _recall(self, path: Path) -> None:
-        """Take over what an earlier process of this node has written."""
-        try:
-            memory = read(path, (VERSION,)) or {}
-        except StateUnusable as error:
-            logs.warning("what was reported about the GPUs' health is lost", cause=error)
-            return
-        if memory.get("node") == self._node:
-            self._events = events.usable(memory.get("told"))
-            self._condition = conditions.usable(memory.get("condition"))
 
     def _remember(self) -> None:
         memory = {"node": self._node, "told": self._events, "condition": self._condition}
