@@ -93,8 +93,8 @@ def _rehooked(part: dict[str, Any], program: str, disabled: Collection[str]) -> 
             hooks.append(hook)
         elif "all" not in disabled and args[0] not in disabled:
             hooks.append({**hook, "path": program, "args": [*call, *args]} if program else hook)
-    others = {key: value for key, value in edits.items() if key != "hooks"}
-    return {**part, "containerEdits": {**others, "hooks": hooks} if hooks else others}
+    remaining = {key: value for key, value in edits.items() if key != "hooks"}
+    return {**part, "containerEdits": {**remaining, "hooks": hooks} if hooks else remaining}
 
 
 def _hook_args(hook: object) -> list[str] | None:

@@ -87,10 +87,11 @@ class Checkpoint:
 
     def shares(self, enforcement: str) -> list[Share]:
         """Return the shares that are prepared with an enforcement, or are about to be."""
+        held = (claim for claim in self.claims.values() if claim.state != form.UNPREPARING)
         return [
             share
-            for claim in self.claims.values()
-            if claim.enforcement == enforcement and claim.state != form.UNPREPARING
+            for claim in held
+            if claim.enforcement == enforcement
             for share in plan.shares(claim)
         ]
 
