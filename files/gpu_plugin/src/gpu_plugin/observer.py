@@ -1,7 +1,7 @@
 # Copyright (c) 2026, the gpu.node authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""What happened since the start, as metrics of the Prometheus client."""
+"""Counters of events since the start, as metrics of the Prometheus client."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, the gpu.node authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""The configuration in force, why the one on disk is not, if so, and the last good one for a start without it."""
+"""The configuration in force, and the last good one for a start with one on disk that is refused."""
 
 from __future__ import annotations
 
@@ -165,7 +165,7 @@ class InForce:
             self._last_good.keep(self._loaded)
 
     def log(self, event: str, **more: str) -> None:
-        """Log the configuration, and what it leaves open."""
+        """Log the configuration, and warnings about it."""
         values = asdict(self.config)
         del values["notes"]
         logs.info(event, **more, **values)

@@ -81,7 +81,7 @@ class Source:
         self._env, self._flags = env, flags_given(options)
 
     def load(self) -> Loaded:
-        """Return the file's configuration; that of an empty file if there is none and none was asked for.
+        """Return the file's configuration, or that of an empty file if there is no file and none was named.
 
         Raises:
             ConfigError: if the file can't be read, or is not valid.

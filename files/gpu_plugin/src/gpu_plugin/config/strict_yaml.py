@@ -306,7 +306,7 @@ def nearest(
         return (siblings or candidates)[:1]
 
     def likeness(key: str) -> tuple[bool, bool, int]:
-        """Rank the right word in another place: below the section, in one that the file has, or with its beginning."""
+        """Rank a known key of the same word by how near its section is to that of the file."""
         parent = key.rpartition(".")[0]
         pairs = zip(parent.split("."), section.split("."), strict=False)
         shared = sum(1 for _pair in takewhile(lambda pair: pair[0] == pair[1], pairs))

@@ -22,7 +22,7 @@ MOST_STREAMS: Final = 4  # each holds a worker for as long as it is open; the ku
 
 @dataclass(frozen=True)
 class DeviceHealth:
-    """A device's health: None where it is not known; a message that says more."""
+    """A device's health, None if it is not known, with a message."""
 
     pool: str
     device: str

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, the gpu.node authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""Keeps a node's ResourceSlices as they should be, whoever changes or deletes them, and writes nothing else.
+"""Keeps a node's ResourceSlices as they should be, also if others change or delete them, and writes nothing else.
 
 The kubelet deletes them when it starts, and half a minute after the driver's socket fell silent.
 """
@@ -33,7 +33,7 @@ Json = dict[str, Any]
 
 
 class GateOff(NodeError):
-    """The API server keeps less of a slice than it was sent; without it GPUs would be given away twice."""
+    """The API server stores less of a slice than it was sent; without it GPUs would be allocated twice."""
 
     def __init__(self, gates: Sequence[str]) -> None:
         super().__init__(
@@ -45,9 +45,9 @@ class GateOff(NodeError):
 
 @dataclass(frozen=True)
 class Standing:
-    """What is published: the pool's generation, its slices and devices.
+    """The published pool: its generation, and how many slices and devices it has.
 
-    ``problem`` is why that is not, or may not be, what is wanted; empty where it is.
+    ``problem`` is why it is not, or may not be, as it should be, empty if it is.
     """
 
     generation: int = 0
@@ -57,9 +57,9 @@ class Standing:
 
 
 class Publisher:
-    """``want()`` is all that others call; the work is done in two threads, and nobody waits for them.
+    """Publishes the slices of want() in two threads, for which nobody waits.
 
-    ``pause`` are the seconds before the first new try where something fails.
+    ``pause`` are the seconds before the first new try after a failure.
     """
 
     def __init__(self, api: SliceApi, node: str, pause: float = FIRST_PAUSE) -> None:
@@ -95,7 +95,7 @@ class Publisher:
     def want(self, specs: Sequence[Json]) -> None:
         """Publish these slices from now on, in place of all others of the node; none removes them.
 
-        Nothing is asked of the API where they are the same as before.
+        If they are the same as before, the API is not called.
         """
         with self._news:
             if tuple(specs) != self._desired:

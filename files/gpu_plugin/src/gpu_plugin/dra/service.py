@@ -1,7 +1,7 @@
 # Copyright (c) 2026, the gpu.node authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""The process of the DRA driver: what is known of the GPUs is published, and claims on them are prepared."""
+"""The process of the DRA driver: it publishes the GPUs, and prepares claims on them."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, the gpu.node authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""Which pods have which claims, as the kubelet keeps it (pkg/kubelet/cm/dra/state).
+"""Which pods have which claims, by the kubelet's own file (pkg/kubelet/cm/dra/state).
 
 It writes a pod down before it has the pod's claims prepared, and before any of its containers starts, also where a
 claim was prepared for another pod already; it drops a claim after it was unprepared.

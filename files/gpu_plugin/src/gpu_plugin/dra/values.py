@@ -1,7 +1,7 @@
 # Copyright (c) 2026, the gpu.node authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""What a claim was given on this node, and what its containers get for it. Pure."""
+"""The devices of a claim on this node, and the variables and mounts of its containers. Pure."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ class Share:
 
 @dataclass(frozen=True)
 class Mount:
-    """A file or folder of the host that containers see, read-only unless it says otherwise.
+    """A file or folder of the host that containers see, read-only unless its options differ.
 
     With a ``type``, such as tmpfs, it is a file system that the runtime mounts for each container.
     """
@@ -90,7 +90,7 @@ class Mount:
 
 @dataclass(frozen=True)
 class Edits:
-    """What a claim's containers get besides their GPUs."""
+    """The variables and mounts of a claim's containers besides their GPUs."""
 
     env: Mapping[str, str] = field(default_factory=dict)
     mounts: tuple[Mount, ...] = ()

@@ -81,7 +81,7 @@ class Late:
 
 
 class Asking:
-    """Knows what is being asked for since when. Keys are GPUs by their index, or EVERY.
+    """Measures how long answers take. Keys are GPUs by their index, or EVERY.
 
     A driver is slow over a GPU where all that is asked takes longer than SLOW seconds, and hangs where NVML does
     not answer to anything for ``patience`` seconds.
@@ -197,7 +197,7 @@ class Asking:
 
 
 class Connections:
-    """How the GPUs are connected, asked for each pair once: ``topology`` is what is known."""
+    """The connections of the GPUs, which are asked for once for each pair, as a ``topology``."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self.topology = Topology()
@@ -255,7 +255,7 @@ class Connections:
             raise error
 
     def _ask(self, gpu: Gpu, links: bool, gpus: Sequence[Gpu]) -> NvmlError | None:
-        """Ask for a GPU's links, if so, and how near others are."""
+        """Ask for a GPU's ``links`` if they are due, and for its levels to other GPUs."""
         failed = None
         try:
             if links:

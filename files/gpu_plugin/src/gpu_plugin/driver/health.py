@@ -126,7 +126,7 @@ class Resets:
         return readings is not None and (readings.energy is not None or readings.pending)
 
     def memory(self) -> dict[str, Any]:
-        """Return what is kept, as JSON can hold it."""
+        """Return the readings as JSON can hold them."""
         return {uuid: asdict(readings) for uuid, readings in self._readings.items()}
 
     def recall(self, memory: Mapping[str, Any]) -> None:
@@ -148,7 +148,7 @@ def _readings(view: GpuView) -> _Readings:
 
 @dataclass
 class _Fault:
-    """What is wrong at a place, and what is to be done. ``quiet_since`` is None while that is waited for."""
+    """A fault at a place. ``quiet_since`` is None until what ends it was done."""
 
     reason: str
     action: Effect
@@ -299,7 +299,7 @@ class Health:
     # --- what outlives the process ---
 
     def memory(self) -> dict[str, Any]:
-        """Return what is known, as JSON can hold it; times are the clock's."""
+        """Return the faults and their history as JSON can hold them; times are the clock's."""
         return {
             "faults": [
                 {

@@ -48,7 +48,7 @@ class HealthFile:
         self._boot = boot_id(host_root)
 
     def read(self, health: Health, load: object, generation: object) -> None:
-        """Let ``health`` know what is in the file, if that is still true.
+        """Restore ``health`` from the file, if that is of this boot.
 
         ``load`` distinguishes one load of the driver from another, ``generation`` is what ``health`` knows
         the present one by. A file that can't be used is left aside with a warning.

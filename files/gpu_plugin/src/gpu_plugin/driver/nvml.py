@@ -57,7 +57,7 @@ ENTRIES: Final = ("proc/driver/nvidia/gpus", "sys/bus/pci/devices")  # of GPUs, 
 
 
 class Xid(NamedTuple):
-    """An XID that a GPU reported; the ids of instances are None where it concerns the whole GPU."""
+    """An XID that a GPU reported; the ids of instances are None if it concerns the whole GPU."""
 
     gpu_uuid: str
     number: int

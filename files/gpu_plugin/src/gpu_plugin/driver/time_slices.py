@@ -32,7 +32,7 @@ NOT_SAID: Final = (124, -9, -15)  # statuses of a program that did not come to i
 
 
 class TimeSlices:
-    """Sets what is asked for once, and again after another load of the driver, which forgets it.
+    """Sets time slices once, and again after another load of the driver, which forgets them.
 
     What fails is tried again, later each time. What was set is kept in ``folder``, so that a process
     that is started later can give it back. ``host_root`` is where the host's /proc is seen.
@@ -90,7 +90,7 @@ class TimeSlices:
             raise NodeError(self._problem)
 
     def _carry_out(self, due: Mapping[str, str], given_back: set[str]) -> None:
-        """Set what is due, noting first that it may be so, for a process that is killed meanwhile."""
+        """Set what is due, recording it first for the case that the process is killed meanwhile."""
         before = dict(self._set)
         self._set.update(dict.fromkeys(due, UNKNOWN))
         self._keep()

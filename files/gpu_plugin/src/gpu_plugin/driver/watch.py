@@ -1,7 +1,7 @@
 # Copyright (c) 2026, the gpu.node authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""The GPUs as they are known now: what the driver reported last, and the faults since."""
+"""The GPUs as they are known: by the driver's last report, and the faults since."""
 
 from __future__ import annotations
 

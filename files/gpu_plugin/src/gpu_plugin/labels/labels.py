@@ -46,7 +46,7 @@ Labels = dict[str, str]
 
 @dataclass(frozen=True)
 class Vgpu:
-    """The driver of a virtual GPU's host; empty where it is not known."""
+    """The driver of a virtual GPU's host, empty if it is not known."""
 
     host_driver_version: str = ""
     host_driver_branch: str = ""
@@ -97,7 +97,7 @@ class Replication:
 
 @dataclass(frozen=True)
 class Facts:
-    """What is known of a node. Maps go by the UUIDs of GPUs, ``attributes`` by those of MIG devices.
+    """The facts about a node. Maps are by the UUIDs of GPUs, ``attributes`` by those of MIG devices.
 
     ``classes`` are PCI classes such as 0x030200, ``cliques`` where each GPU is in an NVLink fabric;
     ``vgpus`` has GPUs whose PCI configuration could be read, and None for those that are real.

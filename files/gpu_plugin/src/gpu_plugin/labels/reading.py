@@ -1,7 +1,7 @@
 # Copyright (c) 2026, the gpu.node authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""Reads what labels are made of: NVML, the PCI bus, and the machine's name."""
+"""Reads the facts that labels show: from NVML, the PCI bus, and the machine's name."""
 
 from __future__ import annotations
 

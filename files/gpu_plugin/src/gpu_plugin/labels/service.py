@@ -1,7 +1,7 @@
 # Copyright (c) 2026, the gpu.node authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""The process behind the labels: looks at the GPUs and at its node, and keeps the one like the other."""
+"""The process of the labels: it looks at the GPUs and at its node, and keeps the node's labels up to date."""
 
 from __future__ import annotations
 
@@ -216,7 +216,7 @@ class Service(Process):
         return {**labels.labels(facts, self._config, self._started), **self._settings.extra}
 
     def _choose(self) -> None:
-        """Let the plugin's configuration be the one that the node's label asks for."""
+        """Let the plugin's configuration be the one that the node's label names."""
         configs, node = self._settings.configs, self._node
         if configs is None or node is None:
             return

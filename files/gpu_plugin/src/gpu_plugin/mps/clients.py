@@ -104,7 +104,7 @@ def servers(daemon: int) -> tuple[int, ...]:
 
 
 def sees_all() -> bool:
-    """Return whether this process sees those of all containers, as it does not in most containers."""
+    """Return whether this process sees the processes of all containers, which in most containers it does not."""
     return os.readlink(PROC / "self/ns/pid") == FIRST
 
 

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, the gpu.node authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""The genuine nvidia-cuda-mps-control: the daemon as a process, questions to it, what it can do."""
+"""nvidia-cuda-mps-control: the daemon as a process, commands to it, and its capabilities."""
 
 from __future__ import annotations
 

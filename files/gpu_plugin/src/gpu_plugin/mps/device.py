@@ -1,7 +1,7 @@
 # Copyright (c) 2026, the gpu.node authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""A device that is to be shared: what the driver says of it, what is set up for it, and what to put back."""
+"""A device that is shared: its memory by the driver, its setup, and the changes to roll back."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ class Rollback:
         return pid, own
 
     def daemon(self, pid: int) -> None:
-        """Remember a control daemon, with what tells it from a later process of its number."""
+        """Remember a control daemon by its number and start time."""
         self._data["daemon"] = (pid, started(pid))
         try:
             self._file.write(dict(self._data))

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, the gpu.node authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""The folders of a device's MPS daemon: who may write there, its shared memory, its manager's lock."""
+"""The folders of a device's MPS daemon: permissions, shared memory, and its manager's lock."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, the gpu.node authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""What nvidia-cuda-mps-control understands: commands, and what its answers mean. Pure."""
+"""The protocol of nvidia-cuda-mps-control: commands, and the meaning of its answers. Pure."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ STAMP: Final = re.compile(r"\[[-0-9]+ [:.0-9]+ +\w+ +[0-9]+\] ?")
 
 
 class ControlError(NodeError):
-    """The control daemon did not answer, or not what it should."""
+    """The control daemon did not answer, or not as expected."""
 
 
 class Silent(ControlError):
@@ -113,7 +113,7 @@ def answer(output: str) -> str | None:
 
 
 def lost(output: str, problem: str) -> ControlError:
-    """Return what is wrong with an output that has no answer to a question(), time and again.
+    """Return the error of an output that has no answer to a question(), time and again.
 
     A newer program may say more than this one: its daemon lives, and is not to be taken for dead.
     """
@@ -152,7 +152,7 @@ def pids(answer: str) -> tuple[int, ...]:
 
 
 def faulted(server: int, clients: Sequence[int]) -> str:
-    """Return what is said of a server that a client's fatal fault has ended for all of them."""
+    """Return the problem of a server that a client's fatal fault has ended for all its clients."""
     holders = ", ".join(map(str, clients)) or "those that it still has"
     return f"its MPS server {server} had a fatal fault, and takes nobody until these clients have ended: {holders}"
 
@@ -163,6 +163,6 @@ def gone(answer: str) -> bool:
 
 
 def event(line: str) -> str:
-    """Return what a line of the program's log tells; empty for the traces of our own questions."""
+    """Return the event in a line of the program's log, empty for the traces of our own commands."""
     text = STAMP.sub("", line.strip())
     return "" if CHATTER.fullmatch(text) else cut(text, LONGEST_EVENT)

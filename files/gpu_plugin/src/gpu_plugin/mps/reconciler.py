@@ -1,7 +1,7 @@
 # Copyright (c) 2026, the gpu.node authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""Keeps what the manager of MPS daemons is to do in step with what the plugin offers."""
+"""Keeps the settings that the manager of MPS daemons follows in step with the plugin's offers."""
 
 from __future__ import annotations
 

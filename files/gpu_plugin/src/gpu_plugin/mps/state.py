@@ -1,7 +1,7 @@
 # Copyright (c) 2026, the gpu.node authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""What is on disk about a device: its settings, and its state as the manager writes it and all others read it.
+"""A device's files: its settings, and its state, which the manager writes and all others read.
 
 The file with a device's settings is there while the device is shared.
 """

@@ -107,7 +107,7 @@ class Supervisor:
         self._changed.set()
 
     def end(self) -> None:
-        """End the daemon whoever uses it, after the time that its clients have, and restore the compute mode."""
+        """End the daemon even if it has clients, after the time that they have, and restore the compute mode."""
         if not self._ending:
             self._ending = True
             self.want(None)

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, the gpu.node authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""Whether a configuration can be used: by itself, and on this node as it is now."""
+"""``gpu-plugin check-config``: whether a configuration is valid, and can be used on this node as it is."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, the gpu.node authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""The ResourceSlices of a node: one pool with the counters, and the devices that take of them. Pure."""
+"""The ResourceSlices of a node: one pool with counters, and the devices that consume them. Pure."""
 
 from __future__ import annotations
 

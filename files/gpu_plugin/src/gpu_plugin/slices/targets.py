@@ -1,7 +1,7 @@
 # Copyright (c) 2026, the gpu.node authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""What a node's devices in ResourceSlices stand for: the GPUs, placements and MIG devices of DRA. Pure."""
+"""The devices of a node in ResourceSlices: GPUs, shares, placements and MIG devices of DRA. Pure."""
 
 from __future__ import annotations
 

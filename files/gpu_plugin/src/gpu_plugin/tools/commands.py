@@ -1,7 +1,7 @@
 # Copyright (c) 2026, the gpu.node authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""Command lines of several commands, each of which loads what it needs when it is given."""
+"""Command lines of several commands, each of which loads what it needs on its use."""
 
 from __future__ import annotations
 

@@ -40,7 +40,7 @@ Place = tuple[str, str]  # a pod's UID, and the UUID of a GPU
 
 
 class Cgroup(Enforcement):
-    """Limits on pods. The first pod of a claim has its memory, so that a claim is never more than it says.
+    """Limits on pods. The first pod of a claim has its memory, so that a claim never takes more than its amount.
 
     The kubelet's calls and tick() come in threads of their own.
 
@@ -62,7 +62,7 @@ class Cgroup(Enforcement):
         self._worker, self._looked = Worker("limits-tick"), float("-inf")
 
     def problem(self, gpu_uuid: str) -> str:
-        """Return why the driver or the kernel can't limit pods on a GPU, as they said last."""
+        """Return why the driver or the kernel can't limit pods on a GPU, by their last answers."""
         return self._kernel_problem() or self._driver.last_answer(gpu_uuid, UNKNOWN)
 
     def _kernel_problem(self) -> str:

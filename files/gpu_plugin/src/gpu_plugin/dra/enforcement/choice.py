@@ -1,7 +1,7 @@
 # Copyright (c) 2026, the gpu.node authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""The enforcements in use: the one that the configuration asks for, and those that claims were prepared with."""
+"""The enforcements in use: the configured one, and those that claims were prepared with."""
 
 from __future__ import annotations
 

@@ -217,7 +217,7 @@ class Mps(Enforcement):
         return Offer(Names(uuid, self._root), own, Shares(1, Fraction(mib * MIB), Fraction(100)))
 
     def _unfit(self, uuid: str) -> str:
-        """Return why a GPU can't be shared by MPS at all; one that can't be looked at now is not judged."""
+        """Return why a GPU can't be shared by MPS at all, empty if it can or can't be read now."""
         try:
             with open_nvml() as nvml:
                 capabilities = {gpu.uuid: gpu.compute_capability for gpu in nvml.gpus()[0]}

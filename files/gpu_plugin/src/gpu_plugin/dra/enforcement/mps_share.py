@@ -1,7 +1,7 @@
 # Copyright (c) 2026, the gpu.node authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""What a share of a GPU is under MPS: the daemon's settings, what its containers get. Pure."""
+"""A share of a GPU under MPS: the daemon's settings, and the variables and mounts of its containers. Pure."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ READ_WRITE: Final = tuple("rw" if option == "ro" else option for option in READ_
 
 
 def settings(root: str, *, multi_user: bool) -> Settings:
-    """Return how a GPU's daemon is run whose shares are claims: each says itself what it may have.
+    """Return the settings of a GPU's daemon for claims, each of which has limits of its own.
 
     The defaults are the whole GPU, which is what a client has that drops its variables.
     """

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, the gpu.node authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""What the driver says of GPUs: asked in a thread of its own, as it may hang, and remembered for a while."""
+"""Answers of the driver about GPUs: asked for in a thread of its own, as it may hang, and cached for a while."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, the gpu.node authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""Claims are prepared and unprepared: each step is written down before it is done, and may be done again.
+"""Claims are prepared and unprepared: each step is recorded before it is done, and may be repeated.
 
 One claim is one thread's at a time; different claims go on side by side.
 """
@@ -43,14 +43,14 @@ PATIENCE: Final = 120.0  # seconds for which nobody must have had a claim
 
 @dataclass(frozen=True)
 class Snapshot:
-    """What holds at the moment, with what is wrong with each GPU: published as one by the main loop."""
+    """The configuration and the GPUs with their problems, published together by the main loop."""
 
     config: Config
     inventory: Inventory
 
 
 class Checkpoint:
-    """The file that says which claims hold what, whatever happens to this process, the kubelet or the claims' objects.
+    """The record of prepared claims, which outlives this process, the kubelet and the claims' objects.
 
     Claims are by their UIDs. What is put or dropped is on the disk when the call returns. Any thread may call.
 
@@ -96,12 +96,12 @@ class Checkpoint:
         ]
 
     def begin(self) -> None:
-        """Write down that no claim holds anything."""
+        """Record that no claim holds anything."""
         with self._lock:
             self._write({})
 
     def put(self, held: PreparedClaim) -> None:
-        """Write a claim down, in place of what is there of it. After an error, what was there still is."""
+        """Record a claim in place of its former record, which stays after an error."""
         with self._lock:
             self._write({**self._entries, held.uid: form.entry(held)})
             self._claims[held.uid] = held
@@ -143,7 +143,7 @@ class Locks:
 
 
 class Preparer:
-    """What is written down of a claim goes by one ``snapshot``, as does what is done for it then."""
+    """Prepares and unprepares claims. What is recorded of a claim and done for it is by one ``snapshot``."""
 
     def __init__(
         self,
@@ -194,7 +194,7 @@ class Preparer:
             return held
 
     def _note(self, claim: Claim, snapshot: Snapshot) -> PreparedClaim:
-        """Write down what is about to be prepared, if there is room for it."""
+        """Record what is about to be prepared, if there is room for it."""
         dra = snapshot.config.dra
         limits = plan.limits((view.gpu for view in snapshot.inventory.gpus), dra)
         devices = plan.resolve(claim, snapshot.inventory, limits)
@@ -281,7 +281,7 @@ class Preparer:
     # --- beside calls of the kubelet ---
 
     def restore(self) -> None:
-        """Take up, after a start, what claims hold: what is enforced, and their files and no others.
+        """Restore the state of claims after a start: enforcements, and their files and no others.
 
         Raises:
             NodeError: if there is no checkpoint, and claims have files since the boot, or pods that run.
@@ -331,7 +331,7 @@ class Preparer:
             raise NodeError(message, cause=cause, hint=next_step)
 
     def refresh(self) -> None:
-        """Follow the node's own specification, such as that of another driver, in those of the claims."""
+        """Rewrite the claims' specifications by the node's own, such as after a change of the driver."""
         for uid, held in self._checkpoint.claims.items():
             if held.state == form.PREPARED:
                 with self._claims.of(uid):

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, the gpu.node authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""What containers get with a claim: a CDI specification of its own, made of the node's and of the enforcement's edits.
+"""The CDI specification of a claim, made of the node's own and of the enforcement's edits.
 
 It is complete in itself, so that a claim needs nothing that another file says of a device. Its names have the
 claim's UID, which no other claim ever has.

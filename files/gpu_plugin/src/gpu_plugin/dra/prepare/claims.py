@@ -1,7 +1,7 @@
 # Copyright (c) 2026, the gpu.node authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""Claims and their pods as the Kubernetes API has them: what a claim was given on this node, checked strictly.
+"""Claims and their pods as the Kubernetes API has them: the devices of a claim on this node, checked strictly.
 
 A tenant writes claims; of what he writes only the opaque parameters get here, the rest is the scheduler's.
 """
@@ -72,7 +72,7 @@ class ClaimApi:
         return self._ask(namespace, name, lambda claim: parse(claim, uid, self._node))
 
     def gone(self, held: PreparedClaim) -> bool:
-        """Return whether a claim no longer has what it holds here.
+        """Return whether a claim is no longer allocated the devices that it holds here.
 
         A node that asks by its kubelet's access can read the claims of its pods alone; to all others it is refused.
 
@@ -88,7 +88,7 @@ class ClaimApi:
             raise
 
     def moved(self, held: PreparedClaim) -> bool:
-        """Return whether the API says that a claim is allocated other devices than it holds, or none."""
+        """Return whether a claim is allocated other devices than it holds, or none, by the API."""
         where = held.namespace, held.name
         try:
             return self._ask(*where, lambda claim: _is(claim, held) and _differs(claim, held))
@@ -162,7 +162,7 @@ def _differs(claim: Json, held: PreparedClaim) -> bool:
 
 
 def parse(claim: Json, uid: str, node: str) -> Claim:
-    """Return what an API object says that a claim was given from this node's pool.
+    """Return a claim with its devices of this node's pool, from the API object.
 
     Raises:
         NodeError: if it is another claim, or has nothing of this node that is supported.

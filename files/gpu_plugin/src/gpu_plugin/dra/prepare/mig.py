@@ -120,7 +120,7 @@ class Instances:
             nvml.destroy_instance(gpu, there.id)
 
     def stands(self, device: Device) -> bool:
-        """Return whether the instance of a device is there as it was given away.
+        """Return whether the instance of a device exists as it was made or found.
 
         Raises:
             NodeError: if the driver does not say.

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, the gpu.node authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""From a claim's results to the devices of this node, whether they fit there, and what is to be done. Pure.
+"""The devices of a claim's results on this node, whether they fit there, and the steps to prepare them. Pure.
 
 Devices fit where the GPU has room for them, and where each container can have them together with its others, by
 whichever claims and resources it has those. A container is the client of one MPS control daemon, which sees one GPU.
@@ -173,7 +173,7 @@ def is_share(device: Device) -> bool:
 
 
 def _excludes(device: Device, device_beside: Device) -> bool:
-    """Return whether two devices of one GPU can't be given away at the same time."""
+    """Return whether two devices of one GPU can't be allocated at the same time."""
     if device.instance and device_beside.instance:
         # Which instances overlap the driver knows.
         a, b = device.instance, device_beside.instance
@@ -290,7 +290,7 @@ DONE: Final = "done"
 
 
 def steps(held: PreparedClaim | None, *, intact: bool, moved: bool = False) -> tuple[str, ...]:
-    """Return what is left to do for a claim that the kubelet wants prepared.
+    """Return the steps that are left to prepare a claim.
 
     ``held`` is what is written down of it, ``intact`` whether all is still there that it was given, ``moved`` whether
     it is allocated something else by now.

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, the gpu.node authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""How a device is shared by MPS: what is asked of its daemon, one share's bounds, what containers get. Pure."""
+"""How a device is shared by MPS: its daemon's settings, the bounds of a share, and what containers get. Pure."""
 
 from __future__ import annotations
 
