@@ -92,7 +92,7 @@ class Budget:
             self._counts[namespace] += 1
 
     def counted(self, counts: Mapping[str, int]) -> None:
-        """Take over the numbers of templates by namespace."""
+        """Set the numbers of templates by namespace."""
         with self._lock:
             self._counts = Counter(counts)
 

@@ -46,7 +46,7 @@ class _Connection:
         return self.task.done() and self.protocol.transport is None
 
     def mark_known(self) -> None:
-        """Take it for an API server's."""
+        """Mark the connection as an API server's."""
         self.known = True
         if self.timer is not None:
             self.timer.cancel()
@@ -69,7 +69,7 @@ class Connections:
         self._accepting: asyncio.Task[None] | None = None
 
     def listen(self, address: tuple[str, int]) -> None:
-        """Take connections from now on.
+        """Accept connections from now on.
 
         Raises:
             OSError: if the address can't be bound.
@@ -83,7 +83,7 @@ class Connections:
         self._accepting = asyncio.create_task(self._accept(self._listener))
 
     def stop(self) -> None:
-        """Take no more."""
+        """Accept no more connections."""
         if self._accepting is not None:
             self._accepting.cancel()
         if self._listener is not None:
@@ -130,7 +130,7 @@ class Connections:
             )
 
     def _make_room(self) -> bool:
-        """Let there be room for one more. Return whether there is."""
+        """Close a connection if that makes room for one more. Return whether there is room."""
         for number, connection in list(self._open.items()):
             if connection.over:
                 self._open.pop(number).drop()

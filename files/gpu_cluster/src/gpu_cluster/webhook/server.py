@@ -46,7 +46,7 @@ class _Lane:
 
     @contextmanager
     def turn(self, namespace: str) -> Iterator[None]:
-        """Let a review of the namespace be under way; an error if there are too many of it already."""
+        """Count a review of the namespace as under way, an error if there are too many of it already."""
         if self._under_way[namespace] >= self._of_namespace:
             raise OverLimit(
                 f"another large pod of namespace {namespace} is being reviewed",
@@ -95,7 +95,7 @@ class Server:
         self._connections.listen(address)
 
     async def stop(self) -> None:
-        """Take no more connections, let the reviews under way end, and go."""
+        """Accept no more connections, let the reviews under way end, and stop."""
         self._connections.stop()
         self._server.pre_shutdown()
         await self._server.shutdown(limits.GOODBYE)

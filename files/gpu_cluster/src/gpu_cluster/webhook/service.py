@@ -52,7 +52,7 @@ class Sources:
 
 @dataclass(frozen=True)
 class Options:
-    """How the webhook is run; ``pages`` is None if no metrics are served, ``namespace`` is its own."""
+    """The options of the webhook; ``pages`` is None if no metrics are served, ``namespace`` is its own."""
 
     listen: tuple[str, int]
     pages: tuple[str, int] | None

@@ -177,7 +177,7 @@ def is_ours(template: Json) -> bool:
 
 
 def _check(doing: str, existing: Json, template: Template) -> None:
-    """Refuse to use a template of another content, which somebody else has put in its place."""
+    """Refuse to use a template of other content, which others have put in its place."""
     if existing["metadata"].get("deletionTimestamp"):
         raise ApiError(doing, "it is being deleted", status=503, hint="try again")
     if name_in(existing.get("spec")) != template.name:

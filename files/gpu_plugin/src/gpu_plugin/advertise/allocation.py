@@ -1,7 +1,7 @@
 # Copyright (c) 2026, the gpu.node authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""What a container gets for the devices chosen for it. Pure."""
+"""The answer to Allocate: what a container gets for the devices chosen for it. Pure."""
 
 from __future__ import annotations
 

@@ -65,7 +65,7 @@ class EnumerationRefused(NodeError):
 
 
 class Form(NamedTuple):
-    """How a device of a GPU is advertised: by which resource, and whole or in how many shares of which kind."""
+    """The form in which a device is advertised: by which resource, and whole or in how many shares of which kind."""
 
     gpu: str
     resource: str

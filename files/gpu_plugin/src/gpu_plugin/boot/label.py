@@ -56,7 +56,7 @@ class Paths:
 
 @dataclass(frozen=True)
 class Result:
-    """How a try went; without a state there is nothing to report."""
+    """The result of an attempt; without a state there is nothing to report."""
 
     state: str = ""
     reason: str = ""

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, the gpu.node authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""How often something is done, so that many nodes together do not overwhelm what they share."""
+"""Limits how often something is done, so that many nodes together do not overwhelm what they share."""
 
 from __future__ import annotations
 

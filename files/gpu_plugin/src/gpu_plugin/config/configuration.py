@@ -41,7 +41,7 @@ def _key(name: str, default: Any, text: str, flags: tuple[str, ...] = (), **more
 
 @dataclass(frozen=True)
 class Gfd:
-    """How labels are made, and where they are written.
+    """The settings of the labels, and where they are written.
 
     ``sleep`` is in seconds, None is for ever. ``node_feature_api`` is None if it is not configured.
     """

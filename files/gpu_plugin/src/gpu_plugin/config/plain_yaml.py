@@ -1,7 +1,7 @@
 # Copyright (c) 2026, the gpu.node authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""Where YAML becomes data: within limits, and with one kind of error for all that can't. Pure."""
+"""Parses YAML into data, within limits, and with one kind of error for all that can't be parsed. Pure."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ LONGEST_NUMBER: Final = 32
 
 @dataclass(frozen=True)
 class Limits:
-    """How long a text may be. The value of an alias counts each time, up to twice the characters."""
+    """The limits of a text. The value of an alias counts each time, up to twice the characters."""
 
     characters: int
     nodes: int
@@ -33,7 +33,7 @@ class TooMuch(yaml.YAMLError):
 
 @dataclass(frozen=True)
 class _Size:
-    """What a node comes to, with all that is in it."""
+    """The size of a node, with all that is in it."""
 
     characters: int
     nodes: int

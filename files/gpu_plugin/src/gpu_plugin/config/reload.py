@@ -129,7 +129,7 @@ class InForce:
         return self._loaded.digest
 
     def reload(self, check: Check, *, asked: bool) -> bool:
-        """Take the configuration on disk if it has changed, or was asked for. Return whether it was taken."""
+        """Load the configuration on disk if it has changed, or was asked for. Return whether it was loaded."""
         changed = self._watch.changed() or asked
         if changed:
             self._backoff.reset()

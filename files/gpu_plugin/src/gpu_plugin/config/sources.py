@@ -1,7 +1,7 @@
 # Copyright (c) 2026, the gpu.node authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""Where the configuration comes from: a command's flags, and the file that they win over."""
+"""The sources of the configuration: a command's flags, and the file that they win over."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, the gpu.node authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""How the devices are, for the kubelet, which shows it in the status of pods."""
+"""The health of devices for the kubelet, which shows it in the status of pods."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ class HealthNews:
                 self._changed.notify_all()
 
     def wake(self) -> None:
-        """Let the streams look whether they still have a reader."""
+        """Let the streams check whether they still have a reader."""
         with self._changed:
             self._changed.notify_all()
 

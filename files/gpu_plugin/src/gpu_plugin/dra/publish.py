@@ -166,7 +166,7 @@ class Publisher:
         return self._due or self._stopping.is_set()
 
     def _disturbed(self) -> bool:
-        """Return whether somebody else wrote; what we wrote is heard of too, maybe before it is answered."""
+        """Return whether others wrote; our own writes are events too, maybe before they are answered."""
         return not self._ours.issuperset(self._events)
 
     def _carry_out(self, due: Sequence[Change]) -> None:

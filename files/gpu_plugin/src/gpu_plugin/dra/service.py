@@ -63,7 +63,7 @@ NO_LIMIT: Final = Rate(-1)
 
 @dataclass(frozen=True)
 class Paths:
-    """Where things are, and what the node is called."""
+    """The places of files, and the node's name."""
 
     node: str
     kubeconfig: str = ""

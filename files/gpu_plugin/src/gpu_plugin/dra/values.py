@@ -125,7 +125,7 @@ class Enforcement:
         """
 
     def restore(self, live: Sequence[Share]) -> None:
-        """Take up, after a start, what these shares were given, and undo what else is ours."""
+        """Restore the enforcement of these shares after a start, and undo all other that is ours."""
 
     def tick(self) -> None:
         """Look after what runs."""

@@ -62,7 +62,7 @@ class _Readings:
 
 
 class Resets:
-    """What shows that a GPU was reset, where the driver does not say so itself: readings of GPUs that wait for one.
+    """Detects resets that the driver does not report, by the readings of GPUs that wait for one.
 
     Of a GPU that waits for a reset the readings are kept that another initialisation changes:
 
@@ -130,7 +130,7 @@ class Resets:
         return {uuid: asdict(readings) for uuid, readings in self._readings.items()}
 
     def recall(self, memory: Mapping[str, Any]) -> None:
-        """Take over what another process kept, with any error of data of a wrong shape or value."""
+        """Restore the readings of another process, with any error of data of a wrong shape or value."""
         recalled = {}
         for uuid, data in memory.items():
             energy = None if data["energy"] is None else int(data["energy"])
@@ -322,12 +322,12 @@ class Health:
         }
 
     def recall(self, memory: Mapping[str, Any], generation: object) -> None:
-        """Take over what another process on the same clock knew.
+        """Restore the faults of another process on the same clock.
 
         ``generation`` is the driver's if it was the same then, else None: all faults count as cured.
 
         Raises:
-            ValueError: if the memory has another form; nothing is taken over.
+            ValueError: if the memory has another form; nothing is restored then.
         """
         try:
             faults = dict(

@@ -35,7 +35,7 @@ def boot_id(host_root: Path) -> str:
 
 
 class HealthFile:
-    """What is known of the GPUs' health, in a file that the next process of the daemon reads.
+    """The file with the GPUs' health, which the next process of the daemon reads.
 
     A reboot is a reset of everything, so the file says of which boot it is; times in it are of the
     monotonic clock, which all processes of a boot share. ``host_root`` is where the host's /proc is
@@ -79,7 +79,7 @@ class HealthFile:
         tries.check()
 
     def known(self, health: Health) -> dict[str, str]:
-        """Let ``health`` know what a daemon that has ended knew. Return the indices by UUID.
+        """Restore ``health`` from the file of a daemon that has ended. Return the indices by UUID.
 
         Raises:
             StateUnusable: if no file can be used.

@@ -74,7 +74,7 @@ class XidWatch:
 
     @property
     def hears(self) -> bool:
-        """Whether there is a GPU of which it hears."""
+        """Whether the events of any GPU are registered."""
         return bool(self._uuids)
 
     @doing("asking for a GPU's events")
@@ -216,7 +216,7 @@ class _Listener:
         return time.monotonic() - self._waits_since if self.is_alive() else 0.0
 
     def is_alive(self) -> bool:
-        """Return whether somebody waits for events."""
+        """Return whether a thread waits for events."""
         return self._thread.is_alive()
 
     def add(self, gpu_uuid: str) -> set[str]:
@@ -242,7 +242,7 @@ class _Listener:
             self.quiet = False  # no wait will fail or succeed
 
     def stop(self) -> None:
-        """Let it end by itself."""
+        """Let the thread end by itself."""
         self._stopping = True
         if self._thread.ident is None:
             self._events.close()

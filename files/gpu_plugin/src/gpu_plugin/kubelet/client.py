@@ -25,7 +25,7 @@ class RegistrationFailed(NodeError):
 
 
 class KubeletSilent(NodeError):
-    """The kubelet did not say who has which devices."""
+    """The kubelet did not answer who has which devices."""
 
 
 def options() -> api_pb2.DevicePluginOptions:

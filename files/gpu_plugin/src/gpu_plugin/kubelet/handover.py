@@ -1,7 +1,7 @@
 # Copyright (c) 2026, the gpu.node authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""Whether a GPU may go from the device plugin to DRA, or back: not while a pod or a claim has something of it."""
+"""Decides whether a GPU may go from the device plugin to DRA, or back: not while a pod or a claim holds any of it."""
 
 from __future__ import annotations
 

@@ -88,7 +88,7 @@ class Manager:
                 return  # what fails for one is slow to fail for all
 
     def registered(self) -> dict[str, bool]:
-        """Return for each resource whether the kubelet knows of it."""
+        """Return for each resource whether it is registered with the kubelet."""
         return {name: plugin.kubelet is not None for name, plugin in self._plugins.items()}
 
     def problem(self) -> str | None:

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, the gpu.node authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""What is asked of the Kubernetes API about the node's own object, and the thread that follows it."""
+"""Requests to the Kubernetes API for the node's own object, and the thread that watches it."""
 
 from __future__ import annotations
 

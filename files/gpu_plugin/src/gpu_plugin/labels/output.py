@@ -1,7 +1,7 @@
 # Copyright (c) 2026, the gpu.node authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""Where labels go, and how they go again."""
+"""The outputs of labels, which are written there and removed again."""
 
 from __future__ import annotations
 
@@ -166,7 +166,7 @@ def _owners(pod: Mapping[str, Any]) -> Owners:
 
 @dataclass(frozen=True)
 class Cluster:
-    """What is written to the API about the node, through one access."""
+    """The access to the API, and the objects of the node that are written through it."""
 
     access: Access
     node: NodeApi

@@ -56,7 +56,7 @@ class NodeState:
 
 @dataclass(frozen=True)
 class Change:
-    """What to write: None removes a key. ``left`` are labels that NFD keeps and we don't touch."""
+    """The keys to write, of which None removes one. ``left`` are labels that NFD keeps and we don't touch."""
 
     labels: Mapping[str, str | None] = field(default_factory=dict)
     annotations: Mapping[str, str | None] = field(default_factory=dict)

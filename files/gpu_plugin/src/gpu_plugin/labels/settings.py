@@ -62,7 +62,7 @@ class Configs:
         return tuple(stamps)
 
     def follow(self, label: str) -> str:
-        """Let the link lead to the configuration that a label names; return why it does not, empty if it does.
+        """Point the link at the configuration that a label names. Return why it does not, empty if it does.
 
         What the plugin would refuse is not linked: the configuration before it stays in force.
         """
@@ -147,7 +147,7 @@ def choose(
 
 @dataclass(frozen=True)
 class Files:
-    """Where the host is seen, and files are: ``last_good`` and ``plugin_status`` are the plugin's."""
+    """The places of the host's root and of files: ``last_good`` and ``plugin_status`` are the plugin's."""
 
     config: Path
     host_root: Path

@@ -35,7 +35,7 @@ Place = tuple[str, int | None, int | None]
 
 
 class Kind(Enum):
-    """What a problem is about."""
+    """The subject of a problem."""
 
     NO_DRIVER = "no_driver"
     HUNG = "hung"  # NVML has not answered for it for a long while

@@ -16,7 +16,7 @@ SPEAKS, SILENT = FaultSigns(recovery=0), FaultSigns()
 
 
 class Effect(enum.Enum):
-    """What follows from an XID."""
+    """The effect of an XID on a GPU."""
 
     IGNORE = "ignore"
     DEGRADE = "degrade"  # Unhealthy, and Healthy again by itself after a recovery period

@@ -77,7 +77,7 @@ class Control:
             self._follow(child.pid, child)
 
     def adopt(self, pid: int, own: str) -> None:
-        """Take over the daemon that an earlier process started."""
+        """Adopt the daemon that an earlier process started."""
         self._set_environment(own)
         self._follow(pid)
 
@@ -116,7 +116,7 @@ class Control:
         """Return if the daemon runs.
 
         Raises:
-            ControlError: if it ended, with the last that it said.
+            ControlError: if it ended, with its last output.
         """
         if self.pid:
             return

@@ -41,7 +41,7 @@ class Rollback:
         self._data: dict[str, Any] = {}
 
     def load(self) -> None:
-        """Take up what an earlier manager remembered. Only where root alone writes it may be believed."""
+        """Restore what an earlier manager recorded. Only a file that root alone writes may be trusted."""
         try:
             state = read(self._file.path, (VERSION,)) or {}
             self._data = {key: state[key] for key in ("daemon", "compute_mode") if key in state}
@@ -83,7 +83,7 @@ class Rollback:
             logs.warning("the next manager would not adopt this control daemon", cause=cause)
 
     def make_exclusive(self) -> None:
-        """Let only one process, the MPS server, onto the GPU. To be used while NVML is open."""
+        """Admit only one process, the MPS server, to the GPU. To be used while NVML is open."""
         with self._mode:
             mode = readings.compute_mode(self._names.device)
             if "compute_mode" not in self._data:
@@ -95,7 +95,7 @@ class Rollback:
                 readings.set_compute_mode(self._names.device, EXCLUSIVE_PROCESS)
 
     def keep_exclusive(self) -> None:
-        """Set the mode again if somebody changed it, unless it was given back. To be used while NVML is open."""
+        """Set the mode again if it was changed, unless it was put back. To be used while NVML is open."""
         with self._mode:
             if "compute_mode" not in self._data:
                 return
@@ -125,7 +125,7 @@ class Rollback:
 
 
 class SharedMemory:
-    """What all containers of a device have as /dev/shm, of which none is to find what those before left."""
+    """The /dev/shm of all containers of a device, of which none may read what those before it left."""
 
     def __init__(self, names: Names) -> None:
         self._path, self._tenant = Path(names.shm), 0

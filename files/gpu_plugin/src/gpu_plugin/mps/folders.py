@@ -185,7 +185,7 @@ def folder(path: Path, mode: int) -> None:
     """Make a folder that is ours.
 
     Raises:
-        NodeError: if it can't be made, or belongs to somebody else.
+        NodeError: if it can't be made, or belongs to another user.
     """
     with failing(f"can't make {path}"):
         path.mkdir(parents=True, exist_ok=True)

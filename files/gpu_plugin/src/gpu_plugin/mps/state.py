@@ -252,7 +252,7 @@ def _settings(device: str, folder: Path) -> Path:
 
 
 class ManagerFiles:
-    """What is on disk about devices. Files are read again only if they changed; ``folder`` has the settings."""
+    """The files of devices, which are read again only if they changed. ``folder`` has the settings."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder

@@ -34,7 +34,7 @@ UNKNOWN: Final = "an earlier manager started it with limits that are not known"
 
 @dataclass(frozen=True)
 class Options:
-    """How control daemons are run.
+    """The options of control daemons.
 
     Each is asked every ``interval`` seconds, and its GPU's compute mode is read every ``modes``. It has
     ``patience`` seconds for an answer, and twice as many to begin. One that was ready for ``steady`` seconds
@@ -53,7 +53,7 @@ class Options:
 
 
 class Supervisor:
-    """Ends a daemon that runs only if nobody loses anything by it, or the settings say so.
+    """Runs a device's daemon. One that runs is ended only if no client loses by it, or the settings demand it.
 
     While the file with the settings is there, with the same root, what containers have mounted stays.
     """
@@ -170,7 +170,7 @@ class Supervisor:
                 self._pause(backoff.failed())
 
     def _note(self, problem: str) -> None:
-        """Report why there is no daemon, or what is wrong with the one that there is."""
+        """Report why there is no daemon, or the problem of the one that there is."""
         if self._control.pid:
             self._report.state(FAILED, self._control.pid, problem)
             return
@@ -183,7 +183,7 @@ class Supervisor:
             self._report.failed(problem)
 
     def _adopt(self) -> None:
-        """Take over the daemon that an earlier manager left; its clients know nothing of that."""
+        """Adopt the daemon that an earlier manager left; its clients do not notice."""
         pid, own = self._rollback.left
         if not pid:
             return

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, the gpu.node authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""Who runs the manager of MPS daemons: systemd, or in a container without it the plugin itself."""
+"""Starts the manager of MPS daemons: by systemd, or as a child of the plugin in a container without it."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ KEPT_FROM_MANAGER: Final = ("NOTIFY_SOCKET", "WATCHDOG_", "MAINPID")
 
 
 class Units(Protocol):
-    """Who runs the manager, which reads the settings by itself. Only close() waits for what it asks for."""
+    """Starts the manager, which reads the settings by itself. Only close() waits for the effect of a request."""
 
     def run(self) -> None:
         """Start the manager: none runs."""

@@ -13,7 +13,7 @@ from .state import FAILED, READY, STOPPING, MpsState
 
 @dataclass(frozen=True)
 class Verdict:
-    """How a device is.
+    """The state of a device, and its problem.
 
     Attributes:
         problem: Why the device must not be allocated, empty if it may.

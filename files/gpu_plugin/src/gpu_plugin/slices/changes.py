@@ -57,7 +57,7 @@ def changes(node: str, specs: Sequence[Json], there: Sequence[Slice]) -> tuple[C
     Args:
         node: The name of the node.
         specs: The desired specs.
-        there: All of the driver's slices of the node, also those that somebody else made.
+        there: All of the driver's slices of the node, also those that others made.
     """
     desired = {name_of(node, number): spec for number, spec in enumerate(specs)}
     names = list(desired)

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, the gpu.node authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""How long the start of a machine waits for a service that hangs."""
+"""Limits how long the start of a machine waits for a service that hangs."""
 
 from __future__ import annotations
 

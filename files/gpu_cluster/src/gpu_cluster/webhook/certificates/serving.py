@@ -76,7 +76,7 @@ def _context() -> ssl.SSLContext:
 
 
 class Files:
-    """The pair of two files that somebody else renews, such as cert-manager in a Secret that is mounted."""
+    """The pair of two files that others renew, such as cert-manager in a Secret that is mounted."""
 
     def __init__(self, certificate: Path, key: Path) -> None:
         self._certificate, self._key = certificate, key

@@ -120,12 +120,12 @@ class Cgroup(Enforcement):
             self._apply(places)
 
     def restore(self, live: Sequence[Share]) -> None:
-        """Take up what lives; tick() looks after it. Limits of other cgroups are none of ours: they go with them."""
+        """Restore the limits of these shares, which tick() maintains. Limits of other cgroups go with them."""
         with self._lock:
             self._live = {(share.claim, share.share_id): share for share in live}
 
     def tick(self) -> None:
-        """Limit again whatever somebody changed, and who has come. Nobody waits for the driver here."""
+        """Limit again if a limit was changed, and limit new pods. Nobody waits for the driver here."""
         moment, seen = time.monotonic(), self._users.stamp()
         due = moment - self._looked >= EVERY or seen != self._seen
         if self._live and due and self._worker.start(self._look):

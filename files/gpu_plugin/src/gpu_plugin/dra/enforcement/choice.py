@@ -25,7 +25,7 @@ from .mps import Mps
 
 @dataclass(frozen=True)
 class Places:
-    """Where things are on the node, and which pods have which claims.
+    """The places on the node, and which pods have which claims.
 
     managers is who runs the manager of MPS daemons: see mps.units.
     """

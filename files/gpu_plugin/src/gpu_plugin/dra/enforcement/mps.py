@@ -103,7 +103,7 @@ class Mps(Enforcement):
         return edits(share, replace(offer, own_shm=own))
 
     def unprepare(self, shares: Sequence[Share]) -> None:
-        """Let go of shares. The last one of a GPU ends its daemon, and its compute mode is put back.
+        """Release shares. The last one of a GPU ends its daemon, and its compute mode is put back.
 
         That is waited for, as whoever gets the GPU next may have several processes.
         """
@@ -126,7 +126,7 @@ class Mps(Enforcement):
         logs.warning("a GPU's MPS control daemon has not ended yet", gpu=uuid)
 
     def restore(self, live: Sequence[Share]) -> None:
-        """Take up the daemons of these shares' GPUs; those that we had for others end.
+        """Restore the daemons of these shares' GPUs; our daemons of other GPUs end.
 
         Nobody waits for the driver here: a GPU whose daemon does not report its memory is looked at by tick().
         """

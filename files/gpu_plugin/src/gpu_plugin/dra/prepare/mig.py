@@ -230,7 +230,7 @@ def _create(nvml: Nvml, gpu: Gpu, profile: GiProfile, start: int) -> int:
 
 
 def _fill(nvml: Nvml, gpu: Gpu, gi: int, profile: GiProfile, *, made: bool) -> None:
-    """Let one compute instance take all of the GPU instance; an error if somebody divided it."""
+    """Make one compute instance of all of the GPU instance, an error if it is divided already."""
     cis = next(instance.cis for instance in nvml.gpu_instances(gpu) if instance.id == gi)
     slices = parse(profile.name).g
     if not cis and made:
