@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -46,7 +47,9 @@ def parse(text: str, source: str) -> dict[str, HamiNode]:
     try:
         data = json_data.loads(text)
     except ValueError as error:
-        hint = unwrap_hint(_load_yaml(text))
+        hint = ""
+        with contextlib.suppress(yaml.YAMLError):  # a ConfigMap as kubectl shows it
+            hint = unwrap_hint(plain_yaml.load(text, LIMITS))
         raise ConfigError(f"{source}: not valid JSON", cause=str(error), hint=hint) from error
     if hint := unwrap_hint(data):
         raise ConfigError(f"{source}: not HAMi's config.json", hint=hint)
@@ -65,13 +68,6 @@ def parse(text: str, source: str) -> dict[str, HamiNode]:
                 raise invalid(f"{where}.{key}", row[key], expected)
         nodes[name] = _node(row, f"nodeconfig[{number}]", source)
     return nodes
-
-
-def _load_yaml(text: str) -> Any:
-    try:
-        return plain_yaml.load(text, LIMITS)
-    except yaml.YAMLError:
-        return None
 
 
 def shown(settings: Settings, node: HamiNode, name: str) -> str:
