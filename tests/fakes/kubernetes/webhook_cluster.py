@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
-from gpu_cluster.webhook.told import CONFIGURATIONS
+from gpu_cluster.webhook.shared import CONFIGURATIONS
 from gpu_plugin._shared._cluster.machine.api import MISSING, ApiError
 from gpu_plugin.cluster.access import Access
 from gpu_plugin.cluster.rate import Rate

@@ -14,9 +14,8 @@ from gpu_plugin._shared._base.dra.checkpoint import PREPARED, Device, PreparedCl
 from gpu_plugin.cluster.access import Access
 from gpu_plugin.dra.prepare.apply import PATIENCE, Checkpoint, Forgotten
 from gpu_plugin.dra.prepare.claims import ClaimApi
-from gpu_plugin.dra.prepare.containers import ALL, Container
 from gpu_plugin.dra.users import Users
-from gpu_plugin.dra.values import Claim
+from gpu_plugin.dra.values import ALL, Claim, Container
 
 from tests.fakes.clock import Clock
 from tests.fakes.dra import allocated

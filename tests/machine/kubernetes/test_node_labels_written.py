@@ -147,7 +147,7 @@ def test_a_kubelets_access_answers_a_mig_label(
     assert meta["annotations"][MIG_REASON] == reason
     node.write(change(node.read().node, {STATE_LABEL: "failed"}))
     assert MIG_REASON not in cluster.get("Node", NODE)["metadata"]["annotations"]
-    Reporter(NODE, tmp_path / "told.json", lambda: kubelet).say_mig("a", reason, failed=True)
+    Reporter(NODE, tmp_path / "told.json", lambda: kubelet).report_mig("a", reason, failed=True)
     found = [
         one["type"]
         for one in cluster.get("Event", namespace="default")["items"]

@@ -13,7 +13,7 @@ import pytest
 from gpu_cluster.webhook.certificates import issue, managed
 from gpu_cluster.webhook.certificates.issue import Pair
 from gpu_cluster.webhook.certificates.managed import Managed
-from gpu_cluster.webhook.told import Told
+from gpu_cluster.webhook.shared import SharedObjects
 
 from tests.fakes.cluster.hami_pods import Json, limits, pod
 from tests.fakes.kubernetes.webhook_cluster import NAME, SECRET, SPACE, Cluster, Load
@@ -68,7 +68,7 @@ def test_an_authority_is_renewed_and_no_pod_fails(cluster: Cluster) -> None:
     assert len(issue.facts(bundle)) == 2
     assert authority.certificate in bundle
     with Load(cluster, SHARE) as load:
-        mine = Managed(Told(cluster.admin, SPACE, NAME), f"{NAME}-tls", NAMES)
+        mine = Managed(SharedObjects(cluster.admin, SPACE, NAME), f"{NAME}-tls", NAMES)
         served = mine.look(now + managed.KNOWN + LIMIT).certificate
         assert served != leaf.certificate
         eventually(lambda: {one.certificate() for one in replicas}.isdisjoint(before))

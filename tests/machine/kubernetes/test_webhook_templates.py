@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 from gpu_cluster.hami.mutation import mutate
 from gpu_cluster.hami.published import Device, Published
+from gpu_cluster.webhook.shared import CONFIGURATIONS
 from gpu_cluster.webhook.templates import Templates
-from gpu_cluster.webhook.told import CONFIGURATIONS
 from gpu_plugin._shared._cluster.machine.api import ApiError
 
 from tests.fakes.cluster.hami_pods import MIG_NODES, OTHER_NODES, SETTINGS, limits, pod

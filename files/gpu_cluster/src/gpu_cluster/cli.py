@@ -14,7 +14,7 @@ from . import __version__
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the command line. Returns the exit status."""
+    """Run the command line. Return the exit status."""
     return commands.run(_parser(), arguments)
 
 

@@ -19,7 +19,7 @@ KUBELET_SOCKET: Final = "/var/lib/kubelet/device-plugins/kubelet.sock"
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the command line. Returns the exit status."""
+    """Run the command line. Return the exit status."""
     return commands.run(_parser(), arguments)
 
 

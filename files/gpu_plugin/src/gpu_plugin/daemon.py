@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 from dataclasses import asdict, dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
@@ -14,6 +15,7 @@ from . import __version__
 from ._shared._node.quarantine import data_of
 from .advertise.decide import Advertised, MpsState, decide, narrow, time_slices
 from .cdi.files import HostFiles
+from .config.allocation import Dra
 from .config.configuration import Config
 from .config.reload import InForce, LastGood
 from .config.sources import Source
@@ -102,7 +104,7 @@ class Daemon(Process):
         )
 
     def begin(self) -> int:
-        """Scan the GPUs, ask the kubelet what pods hold, and serve the devices. Returns the exit status."""
+        """Scan the GPUs, ask the kubelet what pods hold, and serve the devices. Return the exit status."""
         os.umask(0o077)
         self._configuration.log("started", version=__version__)
         self._gpus.first_look(self._configuration.config, super().pause)
@@ -115,7 +117,7 @@ class Daemon(Process):
         return 0
 
     def pause(self) -> bool:
-        """Serve the metrics, then wait for the next round. Returns whether the loop goes on.
+        """Serve the metrics, then wait for the next round. Return whether the loop goes on.
 
         Their libraries take long to load, so that devices are served first.
         """
@@ -136,7 +138,9 @@ class Daemon(Process):
             DriverReplaced: if only a new process can load the driver's library.
         """
         reload_requested = self.reloading()
-        changed = self._configuration.reload(self._check_change, asked=reload_requested)
+        before = self._configuration.config.dra
+        check = partial(self._check, before=before)
+        changed = self._configuration.reload(check, asked=reload_requested)
         changed |= self._gpus.tick(self._configuration.config, at_once=reload_requested)
         waiting = bool(self._advertised.held or self._vanished.allocations)
         changed |= self._holders.tick(waiting=waiting)
@@ -150,28 +154,21 @@ class Daemon(Process):
         if self._manager.folder.lost():
             logs.error("the kubelet's folder was recreated, and only a new process can write there")
             self.stopping = True
-        self._report_state()
+        state, resources = self._state(), self._advertised.resources
+        devices = sum(map(len, resources.values()))
+        served = f"serving: {devices} devices of {len(resources)} resources"
+        self.report(state, state["problem"] or served)
 
-    def _check_start(self, config: Config) -> bool:
-        """Refuse a configuration of this start that the node does not allow.
+    def _check(self, config: Config, before: Dra | None = None) -> bool:
+        """Refuse a configuration that the node does not allow, or that can't replace the one of ``before``.
 
         Returns:
             Whether the node could be asked; False while the driver or the kubelet does not answer.
 
         Raises:
-            ConfigError: if a GPU would be given away twice, or can't be shared as configured.
+            ConfigError: if a GPU would be allocated twice, or can't be shared as configured.
         """
-        could_check = self._handover.check(config.dra)
-        return self._check_sharing(config) and could_check
-
-    def _check_change(self, config: Config) -> bool:
-        """Refuse a configuration that can't replace the one in force: as _check_start(), for a reload."""
-        before = self._configuration.config.dra
         could_check = self._handover.check(config.dra, before)
-        return self._check_sharing(config) and could_check
-
-    def _check_sharing(self, config: Config) -> bool:
-        """Refuse a configuration with shares that the devices can't have. Returns whether that could be checked."""
         if self._gpus.inventory.absent:
             return False
         advertised = decide(self._gpus.inventory, {}, config)
@@ -181,11 +178,11 @@ class Daemon(Process):
             raise ConfigError(f"sharing can't be as it is: {problem}", hint="choose fewer replicas")
         if problem := advertised.unsharable or self._mps.refuses(advertised.mps):
             raise ConfigError(f"sharing.mps can't be as it is: {problem}")
-        return True
+        return could_check
 
     def _decide(self) -> None:
-        """Decide which devices are advertised, have MPS and time slices follow, and publish them."""
-        self._configuration.judge(self._check_start)
+        """Decide which devices are advertised, bring MPS and time slices in step, and publish them."""
+        self._configuration.judge(self._check)
         config, inventory = self._configuration.config, self._gpus.inventory
         host, faults = self._host.look(config), self._gpus.faults()
         advertised = decide(inventory, faults, config, host, self._holders.holders)
@@ -209,13 +206,6 @@ class Daemon(Process):
                 logs.warning(note)
         self._advertised = advertised
         self._published.put(Snapshot(advertised.resources, config, host, self._gpus.topology))
-
-    def _report_state(self) -> None:
-        """Report to the status file, the metrics and systemd."""
-        state, resources = self._state(), self._advertised.resources
-        devices = sum(map(len, resources.values()))
-        served = f"serving: {devices} devices of {len(resources)} resources"
-        self.report(state, state["problem"] or served)
 
     def _state(self) -> dict[str, Any]:
         """Return the daemon's state for the status file and the metrics, as JSON can hold it.

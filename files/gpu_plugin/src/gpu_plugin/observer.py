@@ -1,7 +1,7 @@
 # Copyright (c) 2026, the gpu.node authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""What happened since the start, as metrics of the Prometheus client."""
+"""Counters of events since the start, as metrics of the Prometheus client."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ MOST_EARLIER: Final = 10_000  # events before the first request for metrics; the
 
 
 class Observer:
-    """Takes note of what happens, from any thread."""
+    """Counts events and measures calls, from any thread."""
 
     def __init__(self) -> None:
         self._earlier: deque[tuple[str, float, tuple[str, ...]]] = deque(maxlen=MOST_EARLIER)
@@ -45,7 +45,7 @@ class Observer:
 
     @property
     def metrics(self) -> tuple[Any, ...]:
-        """The Prometheus client's metrics. It is loaded when they are first asked for, after the start."""
+        """The metrics of the Prometheus client, which is loaded on their first use, after the start."""
         made = self._metrics or _metrics()
         with self._lock:
             self._metrics = self._metrics or made

@@ -13,8 +13,7 @@ import pytest
 from gpu_plugin._shared._base.errors import InputError, NodeError
 from gpu_plugin._shared._cluster.machine.api import ApiError
 from gpu_plugin.dra.prepare.claims import ClaimApi, check_uid, parameters, parse, quantity
-from gpu_plugin.dra.prepare.containers import ALL, Container
-from gpu_plugin.dra.values import Claim
+from gpu_plugin.dra.values import ALL, Claim, Container
 
 UID = "0f1e2d3c-aaaa-bbbb-cccc-0123456789ab"
 SHARE = "11111111-aaaa-bbbb-cccc-0123456789ab"

@@ -8,7 +8,8 @@ from __future__ import annotations
 import pytest
 from gpu_plugin._shared._base.dra.checkpoint import PREPARED, Device, Instance, PreparedClaim
 from gpu_plugin._shared._base.errors import NodeError
-from gpu_plugin.dra.prepare.containers import ALL, Container, check, is_affected
+from gpu_plugin.dra.prepare.plan import check_containers, is_affected
+from gpu_plugin.dra.values import ALL, Container
 
 MPS, HAMI_CORE, CGROUP, NONE = "mps", "hami-core", "cgroup", "none"
 WHOLE = Device("whole", "n", "gpu-0", "GPU-0", 0)
@@ -36,7 +37,7 @@ def fits(
     plugin_uses_mps: bool = False,
 ) -> bool:
     try:
-        check(held, others, containers, plugin_uses_mps=plugin_uses_mps)
+        check_containers(held, others, containers, plugin_uses_mps=plugin_uses_mps)
     except NodeError:
         return False
     return True
@@ -110,7 +111,7 @@ def test_a_pod_that_can_not_be_read_counts_as_one_container() -> None:
 def test_a_refusal_names_the_devices_and_the_container() -> None:
     held, other = claim("a", MPS, share()), claim("b", MPS, WHOLE)
     with pytest.raises(NodeError, match="together") as refusal:
-        check(held, [other], [container("b", "a")], plugin_uses_mps=False)
+        check_containers(held, [other], [container("b", "a")], plugin_uses_mps=False)
     assert str(refusal.value).startswith(
         "gpu-0 of claim ns/b, gpu-1-share of claim ns/a can't be given to container main together"
     )

@@ -18,7 +18,7 @@ from gpu_plugin.config.allocation import Dra
 from gpu_plugin.config.configuration import Config
 from gpu_plugin.dra.prepare import apply
 from gpu_plugin.dra.prepare.apply import Checkpoint, Preparer, Snapshot
-from gpu_plugin.dra.prepare.cdi import ClaimFiles
+from gpu_plugin.dra.prepare.cdi import ClaimFiles, cdi_name
 from gpu_plugin.dra.prepare.claims import ClaimApi
 from gpu_plugin.dra.users import STATE, Users
 from gpu_plugin.dra.values import Edits
@@ -135,10 +135,10 @@ def test_a_claim_is_written_down_by_what_holds_when_the_api_has_answered(tmp_pat
 
 def test_containers_get_what_the_snapshot_has(tmp_path: Path) -> None:
     scene = Scene(tmp_path)
-    (given,) = scene.preparer.prepare("ns", "c", UID)
+    (given,) = scene.preparer.prepare("ns", "c", UID).devices
     assert (given.pool, given.device, given.share_id) == ("gpu.node/n", "gpu-0-share", UID)
     spec = json.loads(scene.files.path(UID).read_text())
-    assert [one["name"] for one in spec["devices"]] == [given.cdi.rpartition("=")[2]]
+    assert [one["name"] for one in spec["devices"]] == [cdi_name(UID, given)]
 
 
 def restart(folder: Path, *, without_checkpoint: bool = False) -> Scene:

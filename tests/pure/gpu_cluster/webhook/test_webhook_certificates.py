@@ -18,7 +18,7 @@ from cryptography import x509
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.verification import PolicyBuilder, Store
 from gpu_cluster.webhook.certificates import issue, managed
-from gpu_cluster.webhook.certificates.issue import Kept, Pair
+from gpu_cluster.webhook.certificates.issue import Pair, SecretData
 from gpu_cluster.webhook.certificates.serving import Files, Serving
 from gpu_plugin._shared._base.errors import NodeError
 
@@ -40,7 +40,7 @@ class World:
     """What API servers have, and what the replicas serve: each looks at another moment."""
 
     def __init__(self) -> None:
-        self.kept, self.bundle = Kept(), ""
+        self.kept, self.bundle = SecretData(), ""
         self.serving = ["", ""]
 
     def look(self, replica: int, now: float) -> None:

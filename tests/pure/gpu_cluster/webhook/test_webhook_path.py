@@ -10,7 +10,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from gpu_cluster.webhook.told import KNOWN, RENEW, SINCE, Path, encoded, leading
+from gpu_cluster.webhook.shared import KNOWN, RENEW, SINCE, Path, encoded, leading
 from gpu_plugin._shared._cluster.machine.api import CONFLICT, ApiError
 
 Json = dict[str, Any]
@@ -40,7 +40,7 @@ class Told:
     def configuration(self) -> Json:
         return {}
 
-    def tell(self, _configuration: Json, wanted: Callable[[Json], Json]) -> None:
+    def configure(self, _configuration: Json, wanted: Callable[[Json], Json]) -> None:
         self.client = wanted(self.client)
 
     @property

@@ -1,12 +1,13 @@
 # Copyright (c) 2026, the gpu.node authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""What a pod's annotations wish for, under HAMi's names. Pure."""
+"""The annotations of a pod under HAMi's names, and others of these domains that nothing reads. Pure."""
 
 from __future__ import annotations
 
+import difflib
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -27,11 +28,20 @@ TRUE: Final = ("1", "t", "T", "TRUE", "true", "True")
 FALSE: Final = ("0", "f", "F", "FALSE", "false", "False")
 POLICIES: Final = ("binpack", "spread", "topology-aware", "mutex", "numa")
 BINPACK, MUTEX = "binpack", "mutex"
+DOMAINS: Final = ("nvidia.com/", "hami.io/")
+READ: Final = (
+    *(USE_TYPE, AVOID_TYPE, USE_UUID, AVOID_UUID),
+    *(NUMA, MODE, NODE_POLICY, GPU_POLICY, WEIGHTS),
+)
+# What HAMi itself writes on pods.
+NOTES: Final = re.compile(r"hami\.io/(?:vgpu-.*|bind-.*|mutex\.lock)")
+LABELS: Final = ("hami.io/webhook",)
+LONGEST_KEY: Final = 100  # characters, in a message
 
 
 @dataclass(frozen=True)
 class Annotations:
-    """Which GPUs a pod's containers want. ``modes`` are some of MODES, none for any; ``mutex`` is HAMi's policy."""
+    """The GPUs that suit a pod. ``modes`` are some of MODES, none for any; ``mutex`` is HAMi's policy."""
 
     use_types: tuple[str, ...] = ()
     avoid_types: tuple[str, ...] = ()
@@ -43,29 +53,31 @@ class Annotations:
     warnings: tuple[str, ...] = ()
 
     @property
-    def choosy(self) -> bool:
-        """Return whether not just any GPU will do."""
-        return bool(self.use_types or self.avoid_types or self.use_uuids or self.avoid_uuids)
-
-    @property
     def only(self) -> str:
-        """The one mode that is wanted, empty where there are several or none."""
+        """The mode if there is exactly one, else empty."""
         return self.modes[0] if len(self.modes) == 1 else ""
 
     def takes(self, mode: str) -> bool:
-        """Return whether devices of a mode will do."""
+        """Return whether devices of a mode suit."""
         return not self.modes or mode in self.modes
 
 
 def read(annotations: Mapping[str, Any]) -> Annotations:
-    """Return what annotations wish for. Refused: it can't be."""
+    """Return the GPUs that annotations ask for.
+
+    Raises:
+        Refused: if a value is not valid.
+    """
     policies = _some_of(annotations, GPU_POLICY, POLICIES)
+    numa = _text(annotations, NUMA)
+    if numa and numa not in TRUE + FALSE:
+        raise refused(field(NUMA), numa, "it is neither true nor false")
     return Annotations(
         _listed(annotations, USE_TYPE),
         _listed(annotations, AVOID_TYPE),
         _listed(annotations, USE_UUID),
         _listed(annotations, AVOID_UUID),
-        _numa(annotations),
+        numa in TRUE,
         _some_of(annotations, MODE, MODES),
         MUTEX in policies,
         tuple(_warnings(annotations, policies)),
@@ -73,8 +85,30 @@ def read(annotations: Mapping[str, Any]) -> Annotations:
 
 
 def field(key: str) -> str:
-    """Return how an annotation is called in messages."""
+    """Return the name of an annotation in messages."""
     return f"metadata.annotations[{key}]"
+
+
+def warn_of_unread(keys: Iterable[str], resources: Iterable[str]) -> Iterator[str]:
+    """Yield a warning for each annotation that nothing reads, such as a misspelt one.
+
+    Args:
+        keys: The pod's annotations.
+        resources: The names of HAMi's resources.
+    """
+    names = tuple(resources)
+    for key in keys:
+        if not key.startswith(DOMAINS) or key in READ or NOTES.fullmatch(key):
+            continue
+        at = field(key[:LONGEST_KEY])
+        if key in names:
+            yield f"{at} is not read: write it in resources.limits of the container"
+        elif key in LABELS:
+            yield f"{at} is not read: it is a label, for metadata.labels"
+        elif nearest := difflib.get_close_matches(key[:LONGEST_KEY], [*READ, *names], 1, 0.8):
+            yield f"{at} is not read; did you mean {nearest[0]}?"
+        else:
+            yield f"{at} is not read"
 
 
 def _text(annotations: Mapping[str, Any], key: str) -> str:
@@ -83,7 +117,7 @@ def _text(annotations: Mapping[str, Any], key: str) -> str:
 
 
 def _listed(annotations: Mapping[str, Any], key: str) -> tuple[str, ...]:
-    """Return the words of a list with commas; none is no wish, as in HAMi."""
+    """Return the words of a list with commas, none if there is no annotation."""
     parts = [word.strip() for word in _text(annotations, key).split(",")]
     names = tuple(dict.fromkeys(filter(None, parts)))
     if len(names) > MOST_WORDS:
@@ -94,13 +128,6 @@ def _listed(annotations: Mapping[str, Any], key: str) -> tuple[str, ...]:
     return names
 
 
-def _numa(annotations: Mapping[str, Any]) -> bool:
-    text = _text(annotations, NUMA)
-    if text and text not in TRUE + FALSE:
-        raise refused(field(NUMA), text, "it is neither true nor false")
-    return text in TRUE
-
-
 def _some_of(annotations: Mapping[str, Any], key: str, allowed: tuple[str, ...]) -> tuple[str, ...]:
     names = _listed(annotations, key)
     if unknown := [word for word in names if word not in allowed]:
@@ -109,17 +136,13 @@ def _some_of(annotations: Mapping[str, Any], key: str, allowed: tuple[str, ...])
 
 
 def _warnings(annotations: Mapping[str, Any], policies: tuple[str, ...]) -> Iterator[str]:
-    """Yield what is not done; a share's GPU is the first in which it fits, which is binpack."""
+    """Yield warnings of what has no effect; a share's GPU is the first in which it fits, which is binpack."""
     for policy in policies:
         if policy not in (BINPACK, MUTEX):
-            more = (
-                f"; {NUMA} puts the GPUs of a container on one NUMA node"
-                if policy == "numa"
-                else ""
-            )
+            hint = f"; {NUMA} puts the GPUs of a container on one NUMA node"
             yield (
-                f"{field(GPU_POLICY)}: {policy} is not done, "
-                f"as kube-scheduler takes the first GPU that fits{more}"
+                f"{field(GPU_POLICY)}: {policy} is not done, as kube-scheduler takes the first GPU that fits"
+                f"{hint if policy == 'numa' else ''}"
             )
     if text := _text(annotations, NODE_POLICY):
         yield f"{field(NODE_POLICY)}: {text[:LONGEST_WORD]} is not done, as kube-scheduler does not score claims"

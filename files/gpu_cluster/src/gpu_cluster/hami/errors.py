@@ -1,7 +1,7 @@
 # Copyright (c) 2026, the gpu.node authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""What a pod asks for and can't have here. Pure."""
+"""The refusal of a pod. Pure."""
 
 from __future__ import annotations
 
@@ -16,5 +16,5 @@ class Refused(NodeError):
 
 
 def refused(field: str, value: Any, why: str, hint: str = "") -> Refused:
-    """Return the error that names a field of the pod, its value and why that can't be."""
+    """Return the error that names a field of the pod, its value and why that is refused."""
     return Refused(f"{field}: {shown(value)} can't be", cause=why, hint=hint, field=field)

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, the gpu.node authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""What is changed in a pod that asks for HAMi's resources, as a JSON patch (RFC 6902). Pure."""
+"""The changes of a pod that asks for HAMi's resources, as a JSON patch (RFC 6902). Pure."""
 
 from __future__ import annotations
 
@@ -13,14 +13,13 @@ from typing import Any, Final
 from gpu_plugin._shared._base.dra.names import GPU, MPS, SHARE
 
 from . import requests, template
-from .annotations import Annotations
+from .annotations import Annotations, warn_of_unread
 from .annotations import read as read_annotations
 from .errors import refused
 from .published import Published
 from .requests import Request
 from .settings import DEFAULT_SCHEDULER, Settings
 from .template import Template
-from .unread import warn_of_unread, warn_of_unread_resources
 
 Json = Mapping[str, Any]
 Patch = list[dict[str, Any]]
@@ -39,7 +38,7 @@ NO_SCHEDULER: Final = (
 
 @dataclass(frozen=True)
 class Mutation:
-    """A patch, the templates that it names and what the user is told."""
+    """A patch, the templates that it names and warnings for the user."""
 
     patch: Patch
     templates: tuple[Template, ...] = ()
@@ -76,65 +75,62 @@ class _Place:
 def mutate(
     pod: Json, settings: Settings, published: Published, look: Callable[[], None] = lambda: None
 ) -> Mutation:
-    """Return what is changed in a pod. Refused: it asks for what can't be.
+    """Return the changes of a pod.
 
     ``look`` is called before each container, and ends the work by what it raises.
+
+    Raises:
+        Refused: if it asks for what no node can have.
     """
     spec = pod.get("spec") or {}
-    places = list(_places(spec))
-    admitted = _admitted_claims(spec)
-    asking = [
-        place
-        for place in places
-        if _mentions(place.container, settings) and not place.has_claim(admitted)
+    places = [
+        _Place(kind, number, container)
+        for kind in KINDS
+        for number, container in enumerate(spec.get(kind) or ())
     ]
     scheduler = spec.get("schedulerName") or DEFAULT_SCHEDULER
-    patch: Patch = []
-    if scheduler in settings.schedulers:
-        patch.append({"op": "replace", "path": "/spec/schedulerName", "value": DEFAULT_SCHEDULER})
+    usual = {"op": "replace", "path": "/spec/schedulerName", "value": DEFAULT_SCHEDULER}
+    patch: Patch = [usual] if scheduler in settings.schedulers else []
     keys = (pod.get("metadata") or {}).get("annotations") or {}
     warnings = [*warn_of_unread(keys, settings.names.all)]
+    admitted, asking = _admitted_claims(spec), []
     for place in places:
         if place.has_claim(admitted):
             patch += _zero(place, settings)
-            warnings += _late_amounts(place, settings)
+            warnings += [
+                f"{place.field}.resources.{part}[{name}] has no effect, as the container has a claim already"
+                for part, name in _nonzero(place, settings)
+            ]
+        elif _mentions(place.container, settings):
+            asking.append(place)
     if not asking:
         return Mutation(patch, warnings=tuple(warnings))
     _bounded(places, asking)
     for place in asking:
-        warnings += warn_of_unread_resources(place.container, place.field, settings.names)
+        warnings += requests.warn_of_unread(place.container, place.field, settings.names)
     if scheduler not in (DEFAULT_SCHEDULER, *settings.schedulers):
         text = f"spec.schedulerName: pods of {str(scheduler)[:LONGEST_NAME]} are left as they are"
         return Mutation([], warnings=(text,))
     annotations = read_annotations(keys)
-    reads = [
-        (place, requests.read(place.container, place.field, annotations, settings))
-        for place in asking
-    ]
-    asked = [(place, read) for place, read in reads if read is not None]
-    claimed = [
-        (place, read.request) for place, read in asked if read.request and not read.untouched
-    ]
+    warnings += annotations.warnings
+    claimed = []
+    for place in asking:
+        read = requests.read(place.container, place.field, annotations, settings)
+        warnings += read.warnings if read else ()
+        if read and not read.untouched:
+            patch += _zero(place, settings)
+            claimed += [(place, read.request)] if read.request else []
     _check(spec, places, [request for _place, request in claimed])
-    for place, read in asked:
-        patch += [] if read.untouched else _zero(place, settings)
     granted = []
-    for place, claim in claimed:
+    for place, request in claimed:
         look()
         names, at = settings.names, f"{place.field}.resources.limits"
         fields = (f"{at}[{names.count}]", f"{at}[{names.percent}]")
-        granted.append((place, template.build(claim, annotations, published, *fields)))
+        granted.append((place, template.build(request, annotations, published, *fields)))
     patch += _claims(spec, granted)
-    templates = tuple({read.name: read for _place, read in granted}.values())
-    warnings += [*annotations.warnings, *(text for _place, read in asked for text in read.warnings)]
-    warnings += [text for read in claimed for text in _warnings(*read, annotations, published)]
+    templates = tuple({made.name: made for _place, made in granted}.values())
+    warnings += [text for claim in claimed for text in _warnings(*claim, annotations, published)]
     return Mutation(patch, templates, tuple(warnings))
-
-
-def _places(spec: Json) -> Iterator[_Place]:
-    for kind in KINDS:
-        for number, container in enumerate(spec.get(kind) or ()):
-            yield _Place(kind, number, container)
 
 
 def _mentions(container: Json, settings: Settings) -> bool:
@@ -148,7 +144,7 @@ def _mentions(container: Json, settings: Settings) -> bool:
 
 
 def _bounded(places: Sequence[_Place], asking: Sequence[_Place]) -> None:
-    """Refuse what API servers refuse only later, before it makes work: webhooks come before validation."""
+    """Refuse what API servers refuse later, before it causes work: webhooks come before validation."""
     if len(asking) > MOST_ASKING:
         why = f"at most {MOST_ASKING} containers of a pod get GPUs"
         raise refused(f"spec.{asking[-1].kind}", len(asking), why)
@@ -161,7 +157,7 @@ def _bounded(places: Sequence[_Place], asking: Sequence[_Place]) -> None:
 
 
 def _check(spec: Json, places: Sequence[_Place], claimed: Sequence[Request]) -> None:
-    """Refuse what claims do not go with, where there are some."""
+    """Refuse a pod that can't have claims, if it would get any."""
     if not claimed:
         return
     if spec.get("nodeName"):
@@ -185,10 +181,10 @@ def _admitted_claims(spec: Json) -> frozenset[str]:
 
 
 def _zero(place: _Place, settings: Settings) -> Patch:
-    """Return what sets HAMi's resources to 0.
+    """Return the patch that sets HAMi's resources to 0.
 
     LimitRanger and other admission plugins, which run again after the webhook, give missing resources their defaults,
-    and refuse a pod without a limit where there is a maximum.
+    and refuse a pod without a limit if there is a maximum.
     """
     return [
         {"op": "replace", "path": f"{place.path}/{part}/{escaped(name)}", "value": ZERO}
@@ -197,7 +193,7 @@ def _zero(place: _Place, settings: Settings) -> Patch:
 
 
 def _nonzero(place: _Place, settings: Settings) -> Iterator[tuple[str, str]]:
-    """Yield where a container has an amount of HAMi's resources: limits or requests, and the resource."""
+    """Yield the amounts of HAMi's resources that are not 0: limits or requests, and the resource."""
     resources = place.container.get("resources") or {}
     for part in ("limits", "requests"):
         for name in settings.names.all:
@@ -205,17 +201,10 @@ def _nonzero(place: _Place, settings: Settings) -> Iterator[tuple[str, str]]:
                 yield part, name
 
 
-def _late_amounts(place: _Place, settings: Settings) -> Iterator[str]:
-    """Yield a warning for each amount that was set after the container got its claim."""
-    for part, name in _nonzero(place, settings):
-        field = f"{place.field}.resources.{part}[{name}]"
-        yield f"{field} has no effect, as the container has a claim already"
-
-
 def _warnings(
     place: _Place, request: Request, annotations: Annotations, published: Published
 ) -> Iterator[str]:
-    """Yield what a container with a share is told of the nodes that there are."""
+    """Yield warnings for a container with a share, by the published devices."""
     if template.unpublished(request, annotations, published):
         yield f"{place.field} waits: no node publishes shares, and none a MIG device that it may have"
     elif too_large := template.too_large(request, annotations, published):
@@ -231,27 +220,25 @@ def _warnings(
 
 
 def _claims(spec: Json, templates: Sequence[tuple[_Place, Template]]) -> Patch:
-    """Return what gives containers their claims, each its own.
+    """Return the patch that gives containers their claims, each its own.
 
-    Init containers have ended before another starts, so that one which wants the same shares its claim.
+    Init containers have ended before another starts, so that one with the same request shares its claim.
     """
-    taken = {str(resource_claim.get("name")) for resource_claim in spec.get("resourceClaims") or ()}
+    taken = {str(claim.get("name")) for claim in spec.get("resourceClaims") or ()}
     tried: dict[str, int] = {}  # numbers that were tried, by container
     free: dict[str, str] = {}  # names of claims by template, for init containers that take turns
     names: dict[int, str] = {}
     added: list[dict[str, str]] = []
-    order: dict[str, tuple[int, int]] = {
-        granted_template.name: granted_template.order for _place, granted_template in templates
-    }
-    for place, granted_template in sorted(templates, key=lambda pair: pair[0].takes_turns):
-        if not (place.takes_turns and granted_template.name in free):
+    order = {granted.name: granted.order for _place, granted in templates}
+    for place, granted in sorted(templates, key=lambda pair: pair[0].takes_turns):
+        if not (place.takes_turns and granted.name in free):
             name = _name(str(place.container.get("name", "")), taken, tried)
             taken.add(name)
-            added.append({"name": name, "resourceClaimTemplateName": granted_template.name})
+            added.append({"name": name, "resourceClaimTemplateName": granted.name})
             if place.takes_turns or place.kind == "containers":  # a sidecar runs on beside them
-                free.setdefault(granted_template.name, name)
-        names[id(place)] = free[granted_template.name] if place.takes_turns else added[-1]["name"]
-    added.sort(key=lambda granted_template: order[granted_template["resourceClaimTemplateName"]])
+                free.setdefault(granted.name, name)
+        names[id(place)] = free[granted.name] if place.takes_turns else added[-1]["name"]
+    added.sort(key=lambda claim: order[claim["resourceClaimTemplateName"]])
     patch = _appended("/spec/resourceClaims", spec.get("resourceClaims"), added)
     for place, _template in templates:
         held = (place.container.get("resources") or {}).get("claims")
@@ -269,18 +256,18 @@ def _appended(path: str, held: Any, added: list[dict[str, str]]) -> Patch:
 
 def _name(container: str, taken: set[str], tried: dict[str, int]) -> str:
     """Return a claim's name in the pod: the container's, as far as it fits and is free."""
-    wished = f"gpu-{container}"
-    if len(wished) <= LONGEST_NAME and wished not in taken:
-        return wished
+    usual = f"gpu-{container}"
+    if len(usual) <= LONGEST_NAME and usual not in taken:
+        return usual
     while True:
         number = tried.get(container, 0)
         tried[container] = number + 1
         digest = hashlib.sha256(f"{container}/{number}".encode()).hexdigest()[:8]
-        name = f"{wished[: LONGEST_NAME - 9]}-{digest}"
+        name = f"{usual[: LONGEST_NAME - 9]}-{digest}"
         if name not in taken:
             return name
 
 
 def escaped(key: str) -> str:
-    """Return a key as a JSON pointer has it (RFC 6901)."""
+    """Return a key as written in a JSON pointer (RFC 6901)."""
     return key.replace("~", "~0").replace("/", "~1")

@@ -1,10 +1,10 @@
 # Copyright (c) 2026, the gpu.node authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""What LimitRanges and ResourceQuotas of a namespace allow of HAMi's resources.
+"""The LimitRanges and ResourceQuotas of a namespace, applied to HAMi's resources.
 
 A pod that gets claims has these resources at 0, so that Kubernetes applies no maximum and counts no quota. Both are
-applied here to what the pod asked for, or the pod is refused with what counts claims. Pure.
+applied here to what the pod asked for, or the pod is refused with a hint to what counts claims. Pure.
 """
 
 from __future__ import annotations
@@ -88,56 +88,37 @@ def check_quotas(
     Raises:
         Refused: if a quota names one of HAMi's resources that these claims are not counted for.
     """
-    classes = {name for template in templates for name in _classes(template)}
-    hard = [(quota, _hard(quota)) for quota in quotas]
-    limited = {
+    classes = {
+        alternative["deviceClassName"]
+        for template in templates
+        for request in template.spec["spec"]["devices"]["requests"]
+        for alternative in request.get("firstAvailable") or [request["exactly"]]
+    }
+    specs = [(_name(quota), quota.get("spec") or {}) for quota in quotas]
+    limited = {  # with scopes a quota counts no claim
         name
-        for quota, keys in hard
-        if not _is_scoped(quota)
+        for _quota, spec in specs
+        if not (spec.get("scopes") or spec.get("scopeSelector"))
         for name in classes
-        if name + DEVICES in keys
+        if name + DEVICES in (spec.get("hard") or {})
     }
     extended = {
         _name(device_class)
         for device_class in device_classes
         if (device_class.get("spec") or {}).get("extendedResourceName") == settings.names.count
     }
-    for quota, keys in hard:
-        for resource in settings.names.all:
-            uncounted = (
-                classes - limited - extended if resource == settings.names.count else classes
-            )
-            if REQUESTS + resource in keys and uncounted:
-                amount = next(
-                    amount for name in settings.names.all for amount in _amounts(pod, name)
-                )
-                why = f"ResourceQuota {_name(quota)} limits {REQUESTS}{resource}, which counts no claims"
-                raise refused(
-                    amount.field, amount.value, why, _way_on(resource, uncounted, settings)
-                )
-
-
-def _way_on(resource: str, classes: set[str], settings: Settings) -> str:
-    counted = ", ".join(name + DEVICES for name in sorted(classes))
-    if resource == settings.names.count:
-        return f"limit {counted} in a quota without scopes, too"
-    return f"limit {counted} in the place of {REQUESTS}{resource}"
-
-
-def _hard(quota: Json) -> Json:
-    return (quota.get("spec") or {}).get("hard") or {}
-
-
-def _is_scoped(quota: Json) -> bool:
-    """Return whether a quota has scopes, with which it counts no claim."""
-    spec = quota.get("spec") or {}
-    return bool(spec.get("scopes") or spec.get("scopeSelector"))
-
-
-def _classes(template: Template) -> Iterator[str]:
-    for request in template.spec["spec"]["devices"]["requests"]:
-        for alternative in request.get("firstAvailable") or [request["exactly"]]:
-            yield alternative["deviceClassName"]
+    names = settings.names
+    for quota, spec in specs:
+        for resource in names.all:
+            uncounted = classes - limited - extended if resource == names.count else classes
+            if uncounted and REQUESTS + resource in (spec.get("hard") or {}):
+                amount = next(amount for name in names.all for amount in _amounts(pod, name))
+                counting = ", ".join(name + DEVICES for name in sorted(uncounted))
+                place = f"in the place of {REQUESTS}{resource}"
+                if resource == names.count:
+                    place = "in a quota without scopes, too"
+                why = f"ResourceQuota {quota} limits {REQUESTS}{resource}, which counts no claims"
+                raise refused(amount.field, amount.value, why, f"limit {counting} {place}")
 
 
 def _name(item: Json) -> str:
@@ -157,7 +138,7 @@ def _amounts(pod: Json, resource: str) -> Iterator[Amount]:
 
 
 def _pod_total(pod: Json, resource: str) -> Number:
-    """Return what a pod needs of a resource at most.
+    """Return the most that a pod needs of a resource at once.
 
     Init containers take turns, at the same time as the sidecars before them.
     """

@@ -1,10 +1,11 @@
 # Copyright (c) 2026, the gpu.node authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""HAMi's settings of nodes, and how they are written in the daemon's configuration. Pure."""
+"""HAMi's settings of nodes, and the daemon's configuration that stands for them. Pure."""
 
 from __future__ import annotations
 
+import contextlib
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -29,7 +30,7 @@ MODES: Final = ("hami-core", "mig", "mps")
 
 @dataclass(frozen=True)
 class HamiNode:
-    """What HAMi's config.json says of a node; None where it says nothing."""
+    """A node in HAMi's config.json; None for what it does not set."""
 
     split_count: int | None = None
     memory_scaling: float | None = None
@@ -38,11 +39,17 @@ class HamiNode:
 
 
 def parse(text: str, source: str) -> dict[str, HamiNode]:
-    """Return the nodes of HAMi's config.json by name. ConfigError."""
+    """Return the nodes of HAMi's config.json by name.
+
+    Raises:
+        ConfigError: if it is not valid.
+    """
     try:
         data = json_data.loads(text)
     except ValueError as error:
-        hint = unwrap_hint(_load_yaml(text))
+        hint = ""
+        with contextlib.suppress(yaml.YAMLError):  # a ConfigMap as kubectl shows it
+            hint = unwrap_hint(plain_yaml.load(text, LIMITS))
         raise ConfigError(f"{source}: not valid JSON", cause=str(error), hint=hint) from error
     if hint := unwrap_hint(data):
         raise ConfigError(f"{source}: not HAMi's config.json", hint=hint)
@@ -55,23 +62,16 @@ def parse(text: str, source: str) -> dict[str, HamiNode]:
         name = row.get("name")
         if not isinstance(name, str) or not name:
             raise invalid(f"{where}.name", name, "the name of a node")
-        if unknown := [key for key in row if key not in KEYS]:
-            raise invalid(
-                f"{where}.{unknown[0]}", row[unknown[0]], f"one of the keys {', '.join(KEYS)}"
-            )
+        for key in row:
+            if key not in KEYS:
+                expected = f"one of the keys {', '.join(KEYS)}"
+                raise invalid(f"{where}.{key}", row[key], expected)
         nodes[name] = _node(row, f"nodeconfig[{number}]", source)
     return nodes
 
 
-def _load_yaml(text: str) -> Any:
-    try:
-        return plain_yaml.load(text, LIMITS)
-    except yaml.YAMLError:
-        return None
-
-
 def shown(settings: Settings, node: HamiNode, name: str) -> str:
-    """Return the part of the daemon's configuration that gives a node what HAMi gave it, as YAML."""
+    """Return the part of the daemon's configuration that has the same effect on a node as HAMi's, as YAML."""
     split = node.split_count or settings.split_count or 10
     scaling = node.memory_scaling or settings.memory_scaling or 1.0
     lines = [

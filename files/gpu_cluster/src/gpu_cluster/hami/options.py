@@ -1,7 +1,7 @@
 # Copyright (c) 2026, the gpu.node authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""The options by which commands get HAMi's settings: its configuration, and what stands beside it. Pure."""
+"""The options of commands for HAMi's settings: its configuration, and settings beside it. Pure."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, the gpu.node authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""What the nodes publish, as far as claims depend on it (ResourceSlices of resource.k8s.io/v1). Pure."""
+"""The devices that nodes publish, as far as claims depend on them (ResourceSlices of resource.k8s.io/v1). Pure."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ MOST_SIZES: Final = 8  # alternatives of one request (resource.k8s.io/v1)
 
 @dataclass(frozen=True)
 class Device:
-    """Devices of one GPU that are alike and may be asked for by their size.
+    """Equal devices of one GPU, which may be asked for by their size.
 
     ``memory`` is in MiB, ``gpu`` is the GPU's UUID, ``number`` is how many there are.
     """
@@ -33,7 +33,7 @@ class Device:
     gpu: str = ""
     enforcement: str = ""
     number: int = 1
-    numa: int = -1  # the NUMA node, -1 where it is not known
+    numa: int = -1  # the NUMA node, -1 if it is not known
 
 
 @dataclass(frozen=True)
@@ -43,30 +43,26 @@ class Published:
     devices: tuple[Device, ...] = ()
 
     def sizes(self, kind: str, annotations: Annotations, most: int = MOST_SIZES) -> list[int]:
-        """Return the memory sizes of what suits a pod, those that most have; without any, of all."""
+        """Return the most frequent memory sizes of devices that suit a pod; of all devices if none suits."""
         groups = [(group, gpus) for group, gpus in self._groups.items() if group[0] == kind]
         suiting, everything = Counter[int](), Counter[int]()
         for (_kind, memory, product), gpus in groups:
             everything[memory] += sum(gpus.values())
-            suiting[memory] += _number(gpus, annotations) if _wants(product, annotations) else 0
+            suiting[memory] += _number(gpus, annotations) if _suits(product, annotations) else 0
         common = (+suiting or everything).most_common(most)
         return sorted(size for size, _count in common)
 
     def largest(self, kind: str, annotations: Annotations) -> int:
         """Return the memory (MiB) of the largest device of a kind that suits a pod, or 0 if there is none."""
-        return max(
-            (
-                memory
-                for (device_kind, memory, product), gpus in self._groups.items()
-                if device_kind == kind
-                and _wants(product, annotations)
-                and _number(gpus, annotations)
-            ),
-            default=0,
-        )
+        suiting = [
+            memory
+            for (device_kind, memory, product), gpus in self._groups.items()
+            if device_kind == kind and _suits(product, annotations) and _number(gpus, annotations)
+        ]
+        return max(suiting, default=0)
 
     def numa_nodes(self, kind: str) -> list[int]:
-        """Return the NUMA nodes on which such devices are, the eight that most are on."""
+        """Return the NUMA nodes of such devices, the eight with most of them."""
         known = Counter(
             device.numa for device in self.devices if device.kind == kind and device.numa >= 0
         )
@@ -74,12 +70,12 @@ class Published:
 
     @cached_property
     def enforcements(self) -> frozenset[str]:
-        """How shares are enforced."""
+        """The enforcements of shares."""
         return frozenset(device.enforcement for device in self.devices if device.kind == SHARE)
 
     @cached_property
     def _groups(self) -> dict[tuple[str, int, str], Counter[str]]:
-        """How many each GPU has, by kind, memory and product: thousands of GPUs are a few of these."""
+        """The number of devices by GPU for each kind, memory and product: thousands of GPUs are a few of these."""
         groups: dict[tuple[str, int, str], Counter[str]] = {}
         for device in self.devices:
             group = groups.setdefault((device.kind, device.memory, device.product), Counter())
@@ -87,7 +83,7 @@ class Published:
         return groups
 
 
-def _wants(product: str, annotations: Annotations) -> bool:
+def _suits(product: str, annotations: Annotations) -> bool:
     """Return whether annotations allow a product, as their selectors do."""
     name = f"NVIDIA-{product}".lower()
     use, avoid = annotations.use_types, annotations.avoid_types
@@ -98,7 +94,7 @@ def _wants(product: str, annotations: Annotations) -> bool:
 def _number(gpus: Counter[str], annotations: Annotations) -> int:
     """Return how many devices are of GPUs that annotations allow."""
     uuids = set(annotations.use_uuids) & set(gpus) if annotations.use_uuids else set(gpus)
-    return sum(gpus[avoid_uuid] for avoid_uuid in uuids - set(annotations.avoid_uuids))
+    return sum(gpus[uuid] for uuid in uuids - set(annotations.avoid_uuids))
 
 
 def of(slices: Iterable[Mapping[str, Any]]) -> Published:
@@ -107,7 +103,7 @@ def of(slices: Iterable[Mapping[str, Any]]) -> Published:
 
 
 def devices(slice_object: Mapping[str, Any]) -> Iterator[Device]:
-    """Yield the devices of a ResourceSlice of ours, those that are alike once."""
+    """Yield the devices of a ResourceSlice of ours, equal ones once."""
     for described, number in Counter(_devices(slice_object)).items():
         yield replace(described, number=number)
 
@@ -119,26 +115,19 @@ def _devices(slice_object: Mapping[str, Any]) -> Iterator[Device]:
     for device in spec.get("devices") or ():
         attributes = device.get("attributes") or {}
         kind = _text(attributes, "type")
-        memory = _memory(
-            device.get("capacity") or {}, MEMORY if kind == SHARE else f"{NVIDIA}/{MEMORY}"
-        )
+        named = MEMORY if kind == SHARE else f"{NVIDIA}/{MEMORY}"
+        memory = (whole(_entry(device.get("capacity") or {}, named).get("value")) or 0) // MIB
         if kind in TYPES and memory:
             parent = f"{NVIDIA}/parentUUID" if kind == MIG else "uuid"
             product, gpu = _text(attributes, "productName"), _text(attributes, parent)
-            how, numa = _text(attributes, "enforcement"), _numa(attributes)
-            yield Device(kind, memory, product, gpu, how, numa=numa)
-
-
-def _numa(attributes: Mapping[str, Any]) -> int:
-    attribute = attributes.get("numaNode") or attributes.get(f"{DRIVER}/numaNode") or {}
-    return attribute["int"] if is_whole(attribute.get("int")) else -1
+            how, numa = _text(attributes, "enforcement"), _entry(attributes, "numaNode").get("int")
+            yield Device(kind, memory, product, gpu, how, numa=numa if is_whole(numa) else -1)
 
 
 def _text(attributes: Mapping[str, Any], name: str) -> str:
-    attribute = attributes.get(name) or attributes.get(f"{DRIVER}/{name}") or {}
-    return str(attribute.get("string", ""))
+    return str(_entry(attributes, name).get("string", ""))
 
 
-def _memory(capacity: Mapping[str, Any], name: str) -> int:
-    amount = capacity.get(name) or capacity.get(f"{DRIVER}/{name}") or {}
-    return (whole(amount.get("value")) or 0) // MIB
+def _entry(entries: Mapping[str, Any], name: str) -> Mapping[str, Any]:
+    """Return an attribute or a capacity, with or without the driver's domain."""
+    return entries.get(name) or entries.get(f"{DRIVER}/{name}") or {}

@@ -1,12 +1,14 @@
 # Copyright (c) 2026, the gpu.node authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""What a container asks for, as HAMi 2.10 understands it (MutateAdmission, GenerateResourceRequests, Fit). Pure."""
+"""The request of a container, as HAMi 2.10 understands it (MutateAdmission, GenerateResourceRequests, Fit). Pure."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import difflib
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from itertools import islice
 from typing import Any, Final
 
 from gpu_plugin._shared._base.dra.names import GPU, MIG, SHARE
@@ -22,15 +24,18 @@ MOST_MEMORY: Final = 16 << 20  # MiB, which no GPU has: what was written is a nu
 ALL: Final = 100
 PRIORITY_ENV, CORE_POLICY_ENV = "CUDA_TASK_PRIORITY", "GPU_CORE_UTILIZATION_POLICY"
 OPT_OUT_ENV: Final = "CUDA_DISABLE_CONTROL"
-LOW: Final = 1  # HAMi's priority of who asks for none: 0 is high, 1 low
+LOW: Final = 1  # HAMi's default priority: 0 is high, 1 low
 SAME_ON_BOTH: Final = "Kubernetes wants both to be the same"
+DOMAIN: Final = "nvidia.com/"
+MOST_RESOURCES: Final = 32  # of a container that are looked at for misspelt names
+LONGEST_NAME: Final = 100  # characters, of a resource in a message
 
 
 @dataclass(frozen=True)
 class Request:
     """``count`` devices of a kind (gpu, share or mig), each with so much.
 
-    ``memory`` is in MiB; where it is 0, ``percent`` of the GPU's memory is meant. ``cores`` are percent.
+    ``memory`` is in MiB; if it is 0, ``percent`` of the GPU's memory is meant. ``cores`` are percent.
     """
 
     kind: str
@@ -44,7 +49,7 @@ class Request:
 
 @dataclass(frozen=True)
 class Asked:
-    """What a container's resources say. ``request`` is None where it gets nothing.
+    """The resources of a container. ``request`` is None if it gets nothing.
 
     ``untouched`` is a request for whole GPUs that needs no claim of ours: nodes have them under Kubernetes' own name.
     """
@@ -55,26 +60,54 @@ class Asked:
 
 
 def read(container: Json, where: str, annotations: Annotations, settings: Settings) -> Asked | None:
-    """Return what a container asks for, None where it asks for no GPU. Refused: that can't be."""
+    """Return the request of a container, None if it asks for no GPU.
+
+    Raises:
+        Refused: if no node can have what it asks for.
+    """
     amounts = _Amounts(container, where, settings)
     if not amounts.resources:
         return None
     count, bare = amounts.count(), amounts.resources == {settings.names.count}
     if count is None or count == 0:
         ignored = f"{where}: it requests no GPU, as there is no {settings.names.count}"
-        return Asked(
-            None, untouched=bare, warnings=(ignored,) if any(amounts.values.values()) else ()
-        )
-    request, warnings = _request(amounts, count, container, where, annotations, settings)
-    bound = (
-        annotations.choosy
-        or (annotations.numa and count > 1)
-        or settings.names.count != Names.count
-    )
-    untouched = bare and request.kind == GPU and not bound
+        warnings = (ignored,) if any(amounts.values.values()) else ()
+        return Asked(None, untouched=bare, warnings=warnings)
+    request, notes = _request(amounts, count, container, where, annotations, settings)
+    by_type = annotations.use_types or annotations.avoid_types
+    by_uuid = annotations.use_uuids or annotations.avoid_uuids
+    needs_claim = by_type or by_uuid or (annotations.numa and count > 1)
+    needs_claim = needs_claim or settings.names.count != Names.count
+    untouched = bare and request.kind == GPU and not needs_claim
     if count > MOST_GPUS and not untouched:
         raise amounts.refuse(settings.names.count, f"a claim has at most {MOST_GPUS} devices")
-    return Asked(request, untouched, tuple(warnings))
+    return Asked(request, untouched, tuple(notes))
+
+
+def warn_of_unread(container: Json, where: str, names: Names) -> Iterator[str]:
+    """Yield a warning for each resource whose name is almost one of HAMi's, such as nvidia.com/cores.
+
+    The count is left out, as device plugins have names such as nvidia.com/gpu.shared.
+    """
+    keys = {
+        names.memory: "resourceMemoryName",
+        names.percent: "resourceMemoryPercentageName",
+        names.cores: "resourceCoreName",
+        names.priority: "resourcePriorityName",
+    }
+    resources = container.get("resources") or {}
+    seen = {*names.all}
+    for part in ("limits", "requests"):
+        for resource in islice(resources.get(part) or (), MOST_RESOURCES):
+            known = resource in seen or not resource.startswith(DOMAIN)
+            if known or len(resource) > LONGEST_NAME:
+                continue
+            seen.add(resource)
+            for nearest in difflib.get_close_matches(resource, keys, 1, 0.85):
+                yield (
+                    f"{where}.resources.{part}[{resource}] is not read, and the pod waits for a node that has it:"
+                    f" write {nearest}, or set {keys[nearest]} to {resource} in HAMi's configuration"
+                )
 
 
 class _Amounts:
@@ -109,7 +142,7 @@ class _Amounts:
         return refused(self.fields[name], self.values[name], why, hint)
 
     def count(self) -> int | None:
-        """Return how many GPUs, None where none is asked for."""
+        """Return the number of GPUs, None if the container asks for none."""
         names = self.names
         count = self.values.get(names.count)
         sized = [name for name in (names.memory, names.percent, names.cores) if name in self.values]
@@ -121,17 +154,16 @@ class _Amounts:
         return count
 
     def memory(self) -> int:
-        """Return the MiB that are asked for, 0 where none are."""
+        """Return the requested memory in MiB, 0 if there is none."""
         mebibytes = self.values.get(self.names.memory, 0)
         if mebibytes * self.settings.memory_factor >= MOST_MEMORY:
             why = "it is a number of MiB, and no GPU has 16 TiB"
-            raise self.refuse(
-                self.names.memory, why, f"write {mebibytes >> 20}, if bytes are meant"
-            )
+            hint = f"write {mebibytes >> 20}, if bytes are meant"
+            raise self.refuse(self.names.memory, why, hint)
         return mebibytes * self.settings.memory_factor
 
     def percent(self) -> int:
-        """Return the percentage of the memory that is asked for, 0 where none is."""
+        """Return the requested percentage of the memory, 0 if there is none."""
         percent = self.values.get(self.names.percent, 0)
         if percent > ALL:
             raise self.refuse(self.names.percent, "it is a percentage of a GPU's memory, 0 to 100")
@@ -144,7 +176,7 @@ class _Amounts:
             raise self.refuse(name, "there are two priorities, 0 (high) and 1 (low)")
         if name in self.values:
             return self.values[name]
-        return 0 if env.get(PRIORITY_ENV, "") == "0" else LOW
+        return 0 if env.get(PRIORITY_ENV) == "0" else LOW
 
 
 def _request(
@@ -155,7 +187,11 @@ def _request(
     annotations: Annotations,
     settings: Settings,
 ) -> tuple[Request, list[str]]:
-    env = _literals(container)
+    env = {
+        str(variable.get("name")): variable["value"]
+        for variable in container.get("env") or ()
+        if isinstance(variable, Mapping) and isinstance(variable.get("value"), str)
+    }
     warnings = []
     if env.get(OPT_OUT_ENV) == "true":
         text = f"{where}.env[{OPT_OUT_ENV}] is HAMi-core's; other enforcements keep their limits"
@@ -170,15 +206,8 @@ def _request(
     if not memory and not percent and kind != GPU:
         memory = settings.default_memory
     limited = settings.core_limit and env.get(CORE_POLICY_ENV) != "disable"
-    asked = (
-        count,
-        memory,
-        ALL if memory else percent or ALL,
-        cores,
-        amounts.priority(env),
-        limited,
-    )
-    request = Request(kind, *asked)
+    percent = ALL if memory else percent or ALL
+    request = Request(kind, count, memory, percent, cores, amounts.priority(env), limited)
     _check(amounts, request, annotations, settings)
     if request.kind == GPU and memory:
         warnings.append(
@@ -218,13 +247,3 @@ def _check(
         hint = f"ask for whole GPUs with {settings.names.cores}: {ALL}, which nobody else gets a share of"
         why = "kube-scheduler can't keep a share on a GPU that nobody else uses"
         raise refused(field(GPU_POLICY), MUTEX, why, hint)
-
-
-def _literals(container: Json) -> dict[str, str]:
-    env = container.get("env") or ()
-    pairs = (
-        (variable.get("name"), variable.get("value"))
-        for variable in env
-        if isinstance(variable, Mapping)
-    )
-    return {str(name): value for name, value in pairs if isinstance(value, str)}

@@ -54,7 +54,7 @@ WITHOUT_EFFECT: Final = {
 
 @dataclass(frozen=True)
 class Names:
-    """What the extended resources are called."""
+    """The names of the extended resources."""
 
     count: str = "nvidia.com/gpu"
     memory: str = "nvidia.com/gpumem"
@@ -64,13 +64,13 @@ class Names:
 
     @property
     def all(self) -> tuple[str, ...]:
-        """All of them."""
+        """All names."""
         return (self.count, self.memory, self.percent, self.cores, self.priority)
 
 
 @dataclass(frozen=True)
 class Settings:
-    """What a container gets that does not say it: memory in MiB (0 is all), cores in percent.
+    """The defaults of containers: memory in MiB (0 is all), cores in percent.
 
     ``split_count`` and ``memory_scaling`` are those of nodes. Pods of ``schedulers`` become the default one's.
     ``count_alone`` is one of COUNT_ALONE. ``notes`` are warnings about the file, and ``node_notes`` those of them that
@@ -99,7 +99,7 @@ class Settings:
 def configured(
     settings: Settings, *, schedulers: str = SCHEDULER, count_alone: str = WHOLE
 ) -> Settings:
-    """Return the settings of a configuration with those that the webhook has beside it.
+    """Return the settings of a configuration with the webhook's own.
 
     Args:
         settings: The settings of the configuration.
@@ -125,7 +125,7 @@ def are_schedulers(names: Sequence[str]) -> bool:
 
 
 def _count_notes(settings: Settings) -> Iterator[str]:
-    """Yield a warning if a count alone may not get what is expected of it."""
+    """Yield a warning if a count alone may get something else than expected."""
     amount, name = settings.default_memory, settings.names.count
     if settings.count_alone == SHARE and not amount:
         yield (
@@ -141,7 +141,11 @@ def _count_notes(settings: Settings) -> Iterator[str]:
 
 
 def parse(text: str, source: str, *, needed: bool = False) -> Settings:
-    """Return what HAMi's device-config.yaml says of NVIDIA's GPUs. ConfigError; ``needed``: without any too."""
+    """Return the settings of NVIDIA's GPUs in HAMi's device-config.yaml.
+
+    Raises:
+        ConfigError: if it is not valid, or is ``needed`` and has none.
+    """
     section = _section(text, source, needed)
     reader = _Reader(section, source)
     names = Names(
@@ -172,7 +176,7 @@ def parse(text: str, source: str, *, needed: bool = False) -> Settings:
 
 
 def _section(text: str, source: str, needed: bool) -> Mapping[str, Any]:
-    """Return NVIDIA's section; what other vendors' have is none of ours."""
+    """Return NVIDIA's section; other vendors' are ignored."""
     try:
         data = plain_yaml.load(text, LIMITS)
     except yaml.YAMLError as error:
@@ -237,7 +241,7 @@ class _Reader:
         return value.factor() if value else None
 
     def notes(self) -> Iterator[tuple[str, bool]]:
-        """Yield what was read and has no effect here, or another one than may be meant, and whether nodes have it."""
+        """Yield warnings of keys without effect here, or with another than expected, and whether nodes have them."""
         for key, value in self._values.items():
             at = f"{value.where}: {SECTION}"
             if key in ("deviceSplitCount", "deviceMemoryScaling") and value.data is not None:
@@ -251,7 +255,7 @@ class _Reader:
 
 
 def _asks(value: Any) -> bool:
-    """Return whether a value asks for something: not off, none, or the factor or level 1."""
+    """Return whether a value asks for something: it is not off, none, or the factor or level 1."""
     if isinstance(value, str) and value in FALSE:
         return False
     return bool(value) and (isinstance(value, bool) or value != 1)

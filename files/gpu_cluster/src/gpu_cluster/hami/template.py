@@ -42,7 +42,7 @@ NAME: Final = "gpu"  # of the claim's one request
 CLASSES: Final = {GPU: GPU_CLASS, MIG: MIG_CLASS, SHARE: SHARE_CLASS}
 PREFIX: Final = "hami-"
 NAME_PATTERN: Final = re.compile(f"{PREFIX}[0-9a-f]{{24}}")
-# Kubernetes tries a pod's claims in their order, and what excludes most of the others is to be tried first.
+# Kubernetes tries a pod's claims in their order, and the kind that excludes most others has to be tried first.
 ORDER: Final = (GPU, MIG, SHARE)
 NO_OTHER: Final = "no node has another enforcement"
 # The fields that a template of ours has, and adminAccess, which none has.
@@ -56,7 +56,7 @@ WHOLE: Final = ("parameters", "requests")  # maps whose keys are ours; requests 
 
 @dataclass(frozen=True)
 class Template:
-    """A template by its content: the name is made of the spec. ``order`` is its claim's among those of a pod."""
+    """A template, whose name is made of its spec. ``order`` is the place of its claim among those of a pod."""
 
     name: str
     spec: Json
@@ -65,7 +65,7 @@ class Template:
 
 @dataclass(frozen=True)
 class _Alternative:
-    """One way to have what is asked for: devices of one kind, of which ``memory`` MiB are asked for, by selectors."""
+    """An alternative of a request: devices of one kind, of which ``memory`` MiB are asked for, by selectors."""
 
     name: str
     request: Request
@@ -80,16 +80,31 @@ def build(
     count_field: str,
     percent_field: str,
 ) -> Template:
-    """Return the template of a request. Refused: no node could do it; the fields are for its message."""
-    ways = _asked(request, annotations, published, count_field, percent_field)
-    devices: Json = {"requests": [_request(ways)]}
+    """Return the template of a request; the fields are for messages.
+
+    Raises:
+        Refused: if no node can have it.
+    """
+    alternatives = _asked(request, annotations, published, count_field, percent_field)
+    subrequests = [_subrequest(alternative) for alternative in alternatives]
+    asked: Json = {"exactly": subrequests[0]}
+    if len(alternatives) > 1:
+        named = zip(alternatives, subrequests, strict=True)
+        asked = {"firstAvailable": [{"name": each.name, **part} for each, part in named]}
+    devices: Json = {"requests": [{"name": NAME, **asked}]}
     if annotations.numa and request.count > 1 and not published.numa_nodes(request.kind):
         devices["constraints"] = [{"requests": [NAME], "matchAttribute": f"{DRIVER}/numaNode"}]
-    if shares := [
-        f"{NAME}/{alternative.name}" for alternative in ways if alternative.request.kind == SHARE
-    ]:
-        meant = [NAME] if len(shares) == len(ways) else shares
-        devices["config"] = [{"requests": meant, "opaque": _opaque(request)}]
+    shares = [f"{NAME}/{each.name}" for each in alternatives if each.request.kind == SHARE]
+    if shares:
+        meant = [NAME] if len(shares) == len(alternatives) else shares
+        parameters = {
+            "apiVersion": API_VERSION,
+            "kind": SHARE_CONFIG,
+            "priority": request.priority,
+            "coreLimit": request.core_limit,
+        }
+        opaque = {"driver": DRIVER, "parameters": parameters}
+        devices["config"] = [{"requests": meant, "opaque": opaque}]
     spec = {"spec": {"devices": devices}}
     return Template(name_of(spec), spec, (ORDER.index(request.kind), -request.count))
 
@@ -101,7 +116,7 @@ def unpublished(request: Request, annotations: Annotations, published: Published
 
 
 def too_large(request: Request, annotations: Annotations, published: Published) -> str:
-    """Return why no published device can hold a request, or an empty text if one can or none is published."""
+    """Return why no published device can hold a request, empty if one can or none is published."""
     kinds = [request.kind]
     if request.kind == SHARE and _may_be_mig(request, annotations, published):
         kinds.append(MIG)
@@ -127,7 +142,7 @@ def is_name(text: Any) -> bool:
 
 
 def name_in(spec: Any) -> str:
-    """Return the name of the template that a spec was made by; what a newer API server adds is left out."""
+    """Return the name of the template with this spec, without what a newer API server adds to it."""
     return name_of(_known(spec) if isinstance(spec, dict) else {})
 
 
@@ -143,26 +158,20 @@ def _known(value: Any) -> Any:
     }
 
 
-def _opaque(request: Request) -> Json:
-    parameters = {"apiVersion": API_VERSION, "kind": SHARE_CONFIG}
-    own = {"priority": request.priority, "coreLimit": request.core_limit}
-    return {"driver": DRIVER, "parameters": {**parameters, **own}}
+def _selectors(request: Request, annotations: Annotations, published: Published) -> Iterator[str]:
+    """Yield the selectors by annotations, and of shares by enforcement.
 
-
-def _wished(request: Request, annotations: Annotations) -> Iterator[str]:
+    HAMi's mode hami-core is any GPU without MIG.
+    """
     mig = request.kind == MIG
     if annotations.use_types:
-        yield cel.product(annotations.use_types, among=True)
+        yield cel.product(annotations.use_types, exclude=False)
     if annotations.avoid_types:
-        yield cel.product(annotations.avoid_types, among=False)
+        yield cel.product(annotations.avoid_types, exclude=True)
     if annotations.use_uuids:
-        yield cel.uuid(annotations.use_uuids, mig=mig, among=True)
+        yield cel.uuid(annotations.use_uuids, mig=mig, exclude=False)
     if annotations.avoid_uuids:
-        yield cel.uuid(annotations.avoid_uuids, mig=mig, among=False)
-
-
-def _enforced(request: Request, annotations: Annotations, published: Published) -> Iterator[str]:
-    """Yield on which enforcement shares may be. HAMi's mode hami-core is any card without MIG."""
+        yield cel.uuid(annotations.avoid_uuids, mig=mig, exclude=True)
     if request.kind != SHARE:
         return
     if request.count > 1:
@@ -173,7 +182,7 @@ def _enforced(request: Request, annotations: Annotations, published: Published) 
 
 
 def _only(annotations: Annotations) -> str:
-    """Return the one mode that shares may have, empty where they may have either."""
+    """Return the only mode that shares may have, empty if they may have either."""
     modes = [mode for mode in (MPS, HAMI_CORE) if annotations.takes(mode)]
     return modes[0] if len(modes) == 1 else ""
 
@@ -181,21 +190,21 @@ def _only(annotations: Annotations) -> str:
 def _several(
     request: Request, annotations: Annotations, published: Published, count_field: str
 ) -> Refused | None:
-    """Return why a container can't have several shares, None where it can."""
+    """Return why a container can't have several shares, None if it can."""
     why = "under mps a container has shares of one GPU only"
     if request.kind != SHARE or request.count == 1:
         return None
     if _only(annotations) == MPS:
         return refused(field(MODE), MPS, f"{why}, and {count_field} is {request.count}")
     there = published.enforcements
-    if there - {MPS} or (published.devices and not there):  # of no share at all others tell
+    if there - {MPS} or (published.devices and not there):  # no share at all is another warning
         return None
     hint = "ask for one GPU, for whole GPUs, or let nodes have another enforcement (gpuNode.dra.enforcement)"
     return refused(count_field, request.count, f"{why}, and {NO_OTHER}", hint)
 
 
 def _may_be_mig(request: Request, annotations: Annotations, published: Published) -> bool:
-    """Return whether MIG devices do as well as shares, as on HAMi's nodes of either mode, and nodes publish such."""
+    """Return whether MIG devices suit as well as shares, as on HAMi's nodes of either mode, and are published."""
     if request.kind != SHARE or not request.memory or not annotations.takes(MIG):
         return False
     return any(size >= request.memory for size in published.sizes(MIG, annotations))
@@ -208,64 +217,54 @@ def _asked(
     count_field: str,
     percent_field: str,
 ) -> list[_Alternative]:
-    """Return the ways to have a request, the first that can be had is taken. Refused: there is none."""
+    """Return the alternatives of a request, of which the first that is available is taken."""
     problem = _several(request, annotations, published, count_field)
     mig = _may_be_mig(request, annotations, published)
     if problem and not mig:
         raise problem
     kinds = ([] if problem else [request]) + ([replace(request, kind=MIG)] if mig else [])
-    ways: list[_Alternative] = []
+    result: list[_Alternative] = []
     for kind in kinds:
-        ways += _of_kind(kind, annotations, published, percent_field, MOST_SIZES - len(ways))
-    if len(ways) > 1 and not ways[0].name:
-        ways[0] = replace(ways[0], name=request.kind)
-    return ways
+        result += _of_kind(kind, annotations, published, percent_field, MOST_SIZES - len(result))
+    if len(result) > 1 and not result[0].name:
+        result[0] = replace(result[0], name=request.kind)
+    return result
 
 
 def _of_kind(
     request: Request, annotations: Annotations, published: Published, percent_field: str, most: int
 ) -> list[_Alternative]:
-    """Return one way, or one for each size of device and NUMA node that there is, ``most`` at most.
+    """Return one alternative, or one for each size of device and NUMA node, ``most`` at most.
 
-    A way for each node, and no constraint that devices match, as what is tried first and does not match
+    There is one for each node, and no constraint that devices match, as what is tried first and does not match
     stays consumed (LEAKS in _base/dra/versions.py).
     """
     nodes = published.numa_nodes(request.kind) if annotations.numa and request.count > 1 else []
-    common = (*_wished(request, annotations), *_enforced(request, annotations, published))
+    common = tuple(_selectors(request, annotations, published))
     each = max(most // max(len(nodes), 1), 1)
-    ways = [
-        _Alternative(
-            f"{name}-numa-{node}".lstrip("-"), request, (cel.numa(node), size, *common), memory
-        )
-        for node in nodes
-        for name, size, memory in _ways(request, annotations, published, percent_field, each)
-    ] or [
-        _Alternative(name, request, (size, *common), memory)
-        for name, size, memory in _ways(request, annotations, published, percent_field, each)
+    sizes = list(_sizes(request, annotations, published, percent_field, each))
+    places: list[tuple[str, tuple[str, ...]]]
+    places = [(f"-numa-{node}", (cel.numa(node),)) for node in nodes] or [("", ())]
+    alternatives = [
+        _Alternative(f"{name}{suffix}".lstrip("-"), request, (*numa, size, *common), memory)
+        for suffix, numa in places
+        for name, size, memory in sizes
     ]
-    return ways[:most]
+    return alternatives[:most]
 
 
-def _request(ways: list[_Alternative]) -> Json:
-    """Return the claim's request."""
-    if len(ways) == 1:
-        return {"name": NAME, "exactly": _subrequest(ways[0])}
-    return {
-        "name": NAME,
-        "firstAvailable": [
-            {"name": alternative.name, **_subrequest(alternative)} for alternative in ways
-        ],
-    }
-
-
-def _ways(
+def _sizes(
     request: Request, annotations: Annotations, published: Published, percent_field: str, most: int
 ) -> Iterator[tuple[str, str, int]]:
-    """Yield for each way its name, a selector of the device's size, and the MiB of it that are asked for."""
+    """Yield for each size of device a name, a selector, and the MiB of it that are asked for."""
     if request.kind == GPU:
         yield "", cel.memory(NVIDIA, request.memory, least=True) if request.memory else "", 0
-    elif request.kind == MIG:
-        yield from _profiles(request.memory, published.sizes(MIG, annotations), most)
+    elif request.kind == MIG:  # the smallest first; the last takes all larger ones
+        sizes = [size for size in published.sizes(MIG, annotations) if size >= request.memory]
+        sizes = sizes[: most - 1]
+        yield from ((f"of-{size}", cel.memory(NVIDIA, size), 0) for size in sizes)
+        least = max([request.memory, *sizes])
+        yield "larger" if sizes else "", cel.memory(NVIDIA, least, least=True), 0
     elif request.memory or request.percent == ALL:
         yield "", "", request.memory
     else:
@@ -276,14 +275,6 @@ def _ways(
             raise refused(percent_field, request.percent, why, hint)
         for size in sizes:
             yield f"of-{size}", cel.memory(DRIVER, size), max(size * request.percent // 100, 1)
-
-
-def _profiles(least: int, sizes: list[int], most: int) -> Iterator[tuple[str, str, int]]:
-    """Yield the sizes of MIG devices that do, the smallest first; the last way takes all larger ones."""
-    fitting = [size for size in sizes if size >= least][: most - 1]
-    for size in fitting:
-        yield f"of-{size}", cel.memory(NVIDIA, size), 0
-    yield "larger" if fitting else "", cel.memory(NVIDIA, max([least, *fitting]), least=True), 0
 
 
 def _subrequest(alternative: _Alternative) -> Json:

@@ -32,7 +32,7 @@ NODE_KEYS: Final = (
 )
 GPU_KEYS: Final = ("product", "count", "memory", "computeCapability", "mig", "numaNode", "uuids")
 DEFAULT_CONFIG: Final = {"gpuNode": {"allocation": "dra"}}
-# More than pods ask for, so that what an inventory leaves out keeps no pod away; pods as the kubelet's default.
+# More than pods ask for, so that what an inventory leaves out keeps no pod pending; pods as the kubelet's default.
 DEFAULT_ALLOCATABLE: Final = {
     "cpu": "1000",
     "memory": "100Ti",
@@ -78,7 +78,10 @@ def parse(text: str, source: str) -> list[Json]:
     names: set[str] = set()
     for number, row in enumerate(rows):
         where = f"{source}: nodes[{number}]"
-        for name in _node_names(row, where):
+        values = _mapping(row, where, NODE_KEYS)
+        base, count = str(values.get("name") or "node"), _count(values, where, MAX_NODES, 1)
+        numbered = [f"{base}-{position}" for position in range(count)]
+        for name in numbered if "count" in values else [base]:
             if name in names:
                 raise InputError.of(f"{source}: nodes", name, "names that differ")
             if len(names) == MAX_NODES:
@@ -86,12 +89,6 @@ def parse(text: str, source: str) -> list[Json]:
             names.add(name)
             objects += _node_objects(row, where, name)
     return objects
-
-
-def _node_names(row: Any, where: str) -> list[str]:
-    values = _mapping(row, where, NODE_KEYS)
-    name, count = str(values.get("name") or "node"), _count(values, where, MAX_NODES, 1)
-    return [f"{name}-{number}" for number in range(count)] if "count" in values else [name]
 
 
 def _node_objects(values: Json, where: str, name: str) -> Iterator[Json]:

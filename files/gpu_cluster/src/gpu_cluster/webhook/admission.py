@@ -1,7 +1,7 @@
 # Copyright (c) 2026, the gpu.node authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""One review: decide, let the templates be there, answer."""
+"""One review: decide, create the templates, answer."""
 
 from __future__ import annotations
 
@@ -10,7 +10,6 @@ from collections.abc import Callable, Container, Sequence
 from http import HTTPStatus
 from typing import Any, Final
 
-from gpu_plugin._shared._base.errors import NodeError
 from gpu_plugin._shared._cluster.machine.api import ApiError
 from gpu_plugin.tools import logs
 
@@ -23,7 +22,7 @@ from . import limits, metrics, review
 from .budget import AGAIN, OverLimit
 from .templates import Templates
 
-# What the API server refuses is the pod's, its quota's or its namespace's.
+# Statuses of the API server's refusals that the pod, its quota or its namespace causes.
 CLIENT: Final = range(400, 500)
 # Refuses a pod in a namespace that asks for these templates, as Namespaces.check does.
 CheckLimits = Callable[[str, review.Json, Sequence[Template]], None]
@@ -44,9 +43,12 @@ class Admission:
         self._check_limits, self._closed = check_limits, closed
 
     def answer(self, body: bytes, look: Callable[[], None] = lambda: None) -> dict[str, Any]:
-        """Return the answer to a review. ReviewError: it is none.
+        """Return the answer to a review.
 
         ``look`` is called between steps, and ends the work by what it raises.
+
+        Raises:
+            ReviewError: if the body isn't a review of a pod's creation.
         """
         asked = review.read(body)
         look()
@@ -56,15 +58,30 @@ class Admission:
             result, answer = "refused", review.denied(asked.uid, str(error))
         except OverLimit as error:
             result, answer = "refused", review.denied(asked.uid, str(error), error.status)
-        except ApiError as error:
-            result, answer = "failed", _failed(asked, error)
+        except ApiError as error:  # the answer does not depend on the failurePolicy
+            why, status = str(error), error.status
+            if status not in CLIENT:
+                logs.warning("a pod was not admitted", namespace=asked.namespace, cause=error)
+                why = why if error.hint else str(ApiError(why, AGAIN))
+                status = HTTPStatus.SERVICE_UNAVAILABLE
+            result, answer = "failed", review.denied(asked.uid, why, status)
         metrics.REVIEWS.labels(result).inc()
         return answer
 
     def _decide(self, asked: review.Review, look: Callable[[], None]) -> tuple[str, dict[str, Any]]:
         mutation = mutate(asked.pod, self._settings, self._published(), look)
-        if mutation.templates:
-            self._check(asked.namespace, len(mutation.templates))
+        count = len(mutation.templates)
+        if count and asked.namespace in self._closed:
+            text = f"the webhook makes no claims in namespace {asked.namespace}"
+            raise OverLimit(text, HTTPStatus.FORBIDDEN, hint="ask in a namespace of your own")
+        if count > limits.MOST_TEMPLATES:
+            raise OverLimit(
+                f"the pod asks for {count} different parts of GPUs",
+                HTTPStatus.UNPROCESSABLE_ENTITY,
+                cause=f"it gets at most {limits.MOST_TEMPLATES}",
+                hint="let its containers ask for the same amounts",
+            )
+        if count:
             look()
             self._check_limits(asked.namespace, asked.pod, mutation.templates)
         if not asked.dry_run:
@@ -74,24 +91,3 @@ class Admission:
                 metrics.MADE.inc(made)
         result = "mutated" if mutation.patch else "unchanged"
         return result, review.allowed(asked.uid, mutation.patch, mutation.warnings)
-
-    def _check(self, namespace: str, count: int) -> None:
-        if namespace in self._closed:
-            text = f"the webhook makes no claims in namespace {namespace}"
-            raise OverLimit(text, HTTPStatus.FORBIDDEN, hint="ask in a namespace of your own")
-        if count > limits.MOST_TEMPLATES:
-            raise OverLimit(
-                f"the pod asks for {count} different parts of GPUs",
-                HTTPStatus.UNPROCESSABLE_ENTITY,
-                cause=f"it gets at most {limits.MOST_TEMPLATES}",
-                hint="let its containers ask for the same amounts",
-            )
-
-
-def _failed(asked: review.Review, error: ApiError) -> dict[str, Any]:
-    """Return the answer where no template could be made. It does not depend on the failurePolicy."""
-    if error.status in CLIENT:
-        return review.denied(asked.uid, str(error), error.status)
-    logs.warning("a pod was not admitted", namespace=asked.namespace, cause=error)
-    why: NodeError = ApiError(str(error), AGAIN) if not error.hint else error
-    return review.denied(asked.uid, str(why), HTTPStatus.SERVICE_UNAVAILABLE)

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, the gpu.node authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""What is left: of a review's time, and of the templates of a namespace. No I/O; for any thread."""
+"""Budgets: the time of a review, and the templates of a namespace. No I/O; for any thread."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ MOST: Final = {"looked for": limits.LOOKED_AT, "made": limits.MADE}  # a second,
 
 
 class Late(Exception):
-    """Nobody waits for an answer any more."""
+    """The deadline of a review has passed."""
 
 
 class Deadline:
@@ -35,13 +35,17 @@ class Deadline:
         self._clock, self._end = clock, clock() + seconds
 
     def look(self) -> None:
-        """Late: it has passed."""
+        """Check that it has not passed.
+
+        Raises:
+            Late: if it has.
+        """
         if self._clock() > self._end:
             raise Late
 
 
 class OverLimit(NodeError):
-    """More is asked for than one may have. ``status`` is HTTP's."""
+    """A request exceeds a limit. ``status`` is HTTP's."""
 
     def __init__(self, message: str, status: int, *, cause: str = "", hint: str = "") -> None:
         super().__init__(message, cause=cause, hint=hint)
@@ -49,9 +53,9 @@ class OverLimit(NodeError):
 
 
 class Budget:
-    """What each namespace has left.
+    """The templates of each namespace, and the rates at which they are looked for and made.
 
-    Templates are counted by whoever lists them all; what is made meanwhile is added, by each replica for itself.
+    Templates are counted when all are listed; what is made meanwhile is added, by each replica for itself.
     """
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
@@ -60,11 +64,19 @@ class Budget:
         self._counts: Counter[str] = Counter()
 
     def look(self, namespace: str) -> None:
-        """Take the right to look for a template. OverLimit."""
+        """Take the right to look for a template.
+
+        Raises:
+            OverLimit: if the namespace has used up its rate.
+        """
         self._take(namespace, "looked for")
 
     def make(self, namespace: str) -> None:
-        """Take the right to make a template. OverLimit."""
+        """Take the right to make a template.
+
+        Raises:
+            OverLimit: if the namespace has too many, or has used up its rate.
+        """
         if self._counts[namespace] >= limits.MOST_IN_NAMESPACE:
             raise OverLimit(
                 f"namespace {namespace} has {self._counts[namespace]} ResourceClaimTemplates of the webhook",
@@ -80,7 +92,7 @@ class Budget:
             self._counts[namespace] += 1
 
     def counted(self, counts: Mapping[str, int]) -> None:
-        """Take over how many templates each namespace has."""
+        """Set the numbers of templates by namespace."""
         with self._lock:
             self._counts = Counter(counts)
 

@@ -134,12 +134,12 @@ def _read(path: str) -> str:
 
 
 def _sources(options: argparse.Namespace) -> Callable[[Access], Sources]:
-    """Return what makes the sources of certificate (two files, or the Secret) and path (given, or of a Secret)."""
+    """Return the factory of the sources: files or a Secret for the certificate, an option or a Secret for the path."""
     from .certificates.managed import Managed
     from .certificates.serving import Files
     from .service import Sources
-    from .told import PATTERN, Told
-    from .told import Path as OwnPath
+    from .shared import PATTERN, SharedObjects
+    from .shared import Path as OwnPath
 
     paths = (options.tls_cert_file, options.tls_private_key_file)
     if any(paths) and not all(paths):
@@ -154,13 +154,11 @@ def _sources(options: argparse.Namespace) -> Callable[[Access], Sources]:
     names = (host, f"{host}.cluster.local", *more)
 
     def made(access: Access) -> Sources:
-        api = Told(access, options.namespace, options.webhook_configuration)
-        return Sources(
-            (
-                Files(*map(Path, paths)) if all(paths) else Managed(api, options.tls_secret, names)
-            ).look,
-            (lambda _now: (path,)) if path else OwnPath(api, options.path_secret).look,
-        )
+        api = SharedObjects(access, options.namespace, options.webhook_configuration)
+        managed = Managed(api, options.tls_secret, names)
+        certificate = Files(*map(Path, paths)) if all(paths) else managed
+        own_path = OwnPath(api, options.path_secret)
+        return Sources(certificate.look, (lambda _time: (path,)) if path else own_path.look)
 
     return made
 

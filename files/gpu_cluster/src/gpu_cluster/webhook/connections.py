@@ -1,9 +1,9 @@
 # Copyright (c) 2026, the gpu.node authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""The connections of a server: few, and of one too many the one goes that nobody needs.
+"""The connections of a server: few, and if there is one too many, one that nobody needs is dropped.
 
-Whoever reaches the address may connect as often as he likes and say nothing, before, in or after the TLS
+Anybody who reaches the address may connect as often as he likes and send nothing, before, in or after the TLS
 handshake. API servers keep theirs for the next review.
 """
 
@@ -22,12 +22,17 @@ from aiohttp import web
 
 from . import limits
 
-PAUSE: Final = 0.1  # until the next try where no descriptor is left
+PAUSE: Final = 0.1  # until the next try if no descriptor is left
 
 
 @dataclass(eq=False)
 class _Connection:
-    """``known``: it has asked for a review, as only API servers can; ``asking``: it waits for the answer."""
+    """A connection.
+
+    Attributes:
+        known: Whether it has asked for a review, as only API servers can.
+        asking: Whether it waits for the answer.
+    """
 
     protocol: Any
     address: str
@@ -40,15 +45,15 @@ class _Connection:
     def over(self) -> bool:
         return self.task.done() and self.protocol.transport is None
 
-    def heard(self) -> None:
-        """Take it for an API server's."""
+    def mark_known(self) -> None:
+        """Mark the connection as an API server's."""
         self.known = True
         if self.timer is not None:
             self.timer.cancel()
 
     def drop(self) -> None:
-        """End it, wherever it is."""
-        self.heard()
+        """End it, whatever its state."""
+        self.mark_known()
         self.task.cancel()
         if self.protocol.transport is not None:
             self.protocol.transport.abort()
@@ -64,7 +69,11 @@ class Connections:
         self._accepting: asyncio.Task[None] | None = None
 
     def listen(self, address: tuple[str, int]) -> None:
-        """Take connections from now on. OSError: the address can't be had."""
+        """Accept connections from now on.
+
+        Raises:
+            OSError: if the address can't be bound.
+        """
         family = socket.AF_INET6 if ":" in address[0] else socket.AF_INET
         both = family == socket.AF_INET6 and socket.has_dualstack_ipv6()
         self._listener = socket.create_server(
@@ -74,7 +83,7 @@ class Connections:
         self._accepting = asyncio.create_task(self._accept(self._listener))
 
     def stop(self) -> None:
-        """Take no more."""
+        """Accept no more connections."""
         if self._accepting is not None:
             self._accepting.cancel()
         if self._listener is not None:
@@ -82,13 +91,13 @@ class Connections:
 
     @contextlib.contextmanager
     def asking(self, protocol: Any) -> Iterator[None]:
-        """Keep a connection while its review is under way, and rather than others afterwards."""
+        """Keep a connection while its review is under way, and prefer it to others afterwards."""
         connection = self._open.pop(id(protocol), None)
         if connection is None:  # it was dropped in this moment
             yield
             return
         self._open[id(protocol)] = connection
-        connection.heard()
+        connection.mark_known()
         connection.asking = True
         try:
             yield
@@ -121,16 +130,16 @@ class Connections:
             )
 
     def _make_room(self) -> bool:
-        """Let there be room for one more. Returns whether there is."""
+        """Close a connection if that makes room for one more. Return whether there is room."""
         for number, connection in list(self._open.items()):
             if connection.over:
                 self._open.pop(number).drop()
         return len(self._open) < limits.MOST_CONNECTIONS or self._drop_one()
 
     def _drop_one(self) -> bool:
-        """Drop who has asked nothing for the longest, an API server last. Returns whether there was one.
+        """Drop the connection that has asked nothing for the longest. Return whether there was one.
 
-        Of those that nobody knows it is one of the address that has most of them.
+        API servers' come last, and of unknown ones it is one of the address that has most of them.
         """
         idle = [connection for connection in self._open.values() if not connection.asking]
         strangers = [connection for connection in idle if not connection.known]

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, the gpu.node authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""What may be asked of the webhook, all of it: by an API server, for a namespace, by whoever reaches its port.
+"""All limits of the webhook: for an API server, for a namespace, for anybody who reaches its port.
 
 Together they keep a replica within the 256 MiB of its manifest: a body is there three times
 while it is parsed, a connection takes a third of a MiB.
@@ -24,7 +24,7 @@ MOST_CONNECTIONS: Final = 128  # kept ones too
 class Lane:
     """Reviews of up to ``longest`` bytes: how many are read or decided at once, and in how many threads.
 
-    Of one namespace, ``of_namespace`` are under way, those that wait included; more are told to come again.
+    Of one namespace, ``of_namespace`` are under way, those that wait included; more are refused for now.
     """
 
     longest: int

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, the gpu.node authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""What the webhook counts, for Prometheus."""
+"""The webhook's metrics for Prometheus."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, the gpu.node authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""AdmissionReview of admission.k8s.io/v1: what the API server asks, and the answer. Pure."""
+"""AdmissionReview of admission.k8s.io/v1: the API server's request, and the answer. Pure."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ UID: Final = re.compile(rb'"uid":\s*"([\w-]{1,64})"')
 NAMESPACE: Final = re.compile(rb'"namespace":\s*"([-a-z0-9]{1,63})"')
 LABEL: Final = re.compile("[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
 Json = Mapping[str, Any]
-# What of a pod is read, and of which kind each field is where an API server has sent it:
+# The fields of a pod that are read, and the kind of each if an API server has sent it:
 # a type, several of them, [the shape of each item], {field: shape}, or {ANY: the shape of each value}.
 ANY: Final = ""
 _TEXTS: Final = {ANY: str}
@@ -55,12 +55,12 @@ POD: Final = {
 
 
 class ReviewError(ValueError):
-    """What was sent is no review of a pod's creation."""
+    """The body isn't a review of a pod's creation."""
 
 
 @dataclass(frozen=True)
 class Review:
-    """A pod that is to be created; nothing is made for a ``dry_run``."""
+    """A pod that is about to be created; nothing is made for a ``dry_run``."""
 
     uid: str
     namespace: str
@@ -75,7 +75,11 @@ def read_head(head: bytes) -> tuple[str, str]:
 
 
 def read(body: bytes) -> Review:
-    """Return what is asked. ReviewError."""
+    """Return the review in a body.
+
+    Raises:
+        ReviewError: if it isn't a review of a pod's creation.
+    """
     if sum(map(body.count, limits.MARKS)) > limits.MOST_MARKS:
         raise ReviewError("the body has more objects, lists and texts than a pod has")
     try:
@@ -92,10 +96,8 @@ def read(body: bytes) -> Review:
     request = data.get("request")
     if not isinstance(request, dict) or not isinstance(request.get("uid"), str):
         raise ReviewError("the review has no request with a uid")
-    object_kind = request.get("kind") or {}
-    named = (
-        (object_kind.get("group"), object_kind.get("kind")) if isinstance(object_kind, dict) else ()
-    )
+    asked = request.get("kind") or {}
+    named = (asked.get("group"), asked.get("kind")) if isinstance(asked, dict) else ()
     pod, namespace = request.get("object"), request.get("namespace")
     if named != ("", "Pod") or request.get("operation") != "CREATE" or not isinstance(pod, dict):
         raise ReviewError("expected the creation of a Pod: see the webhook's rules")
@@ -109,9 +111,8 @@ def read(body: bytes) -> Review:
 def fits(data: Any, shape: Any) -> bool:
     """Return whether data has a shape. A field may be missing, or null."""
     if isinstance(shape, list):
-        return isinstance(data, list) and all(
-            item is not None and fits(item, shape[0]) for item in data
-        )
+        is_list = isinstance(data, list)
+        return is_list and all(item is not None and fits(item, shape[0]) for item in data)
     if not isinstance(shape, dict):
         return isinstance(data, shape)
     if not isinstance(data, dict):
@@ -128,9 +129,8 @@ def allowed(uid: str, patch: Sequence[Json], warnings: Sequence[str]) -> dict[st
         response["patchType"] = "JSONPatch"
         response["patch"] = base64.b64encode(json.dumps(list(patch)).encode()).decode()
     if warnings:
-        response["warnings"] = [
-            _plain(warning, LONGEST_WARNING) for warning in warnings[:MOST_WARNINGS]
-        ]
+        few = warnings[:MOST_WARNINGS]
+        response["warnings"] = [_plain(warning, LONGEST_WARNING) for warning in few]
     return _answer(response)
 
 
@@ -147,6 +147,6 @@ def _answer(response: Json) -> dict[str, Any]:
 
 
 def _plain(text: str, most: int) -> str:
-    """Return a text of at most so many characters, without what steers a terminal."""
+    """Return a text of at most so many characters, without control characters."""
     plain = printable(text)
     return plain if len(plain) <= most else f"{plain[: most - 3]}..."

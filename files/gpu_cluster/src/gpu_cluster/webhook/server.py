@@ -1,7 +1,7 @@
 # Copyright (c) 2026, the gpu.node authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""The HTTPS server of reviews. All that is asked of it has a limit, see limits.py.
+"""The HTTPS server of reviews. All that clients can ask of it has a limit, see limits.py.
 
 API servers alone know the path. A review has a deadline of its own, which is shorter than the API server's.
 """
@@ -46,7 +46,7 @@ class _Lane:
 
     @contextmanager
     def turn(self, namespace: str) -> Iterator[None]:
-        """Let a review of the namespace be under way. OverLimit: so many of it are already."""
+        """Count a review of the namespace as under way, an error if there are too many of it already."""
         if self._under_way[namespace] >= self._of_namespace:
             raise OverLimit(
                 f"another large pod of namespace {namespace} is being reviewed",
@@ -77,7 +77,11 @@ class Server:
         self._paths = paths
 
     async def start(self, address: tuple[str, int]) -> None:
-        """Listen. OSError: an address can't be had."""
+        """Listen.
+
+        Raises:
+            OSError: if the address can't be bound.
+        """
         self._lanes = [_Lane(lane) for lane in limits.LANES]
         self._server = web.Server(
             self._review,
@@ -91,7 +95,7 @@ class Server:
         self._connections.listen(address)
 
     async def stop(self) -> None:
-        """Take no more connections, let the reviews under way end, and go."""
+        """Accept no more connections, let the reviews under way end, and stop."""
         self._connections.stop()
         self._server.pre_shutdown()
         await self._server.shutdown(limits.GOODBYE)
@@ -121,7 +125,7 @@ class Server:
             answer = await asyncio.wait_for(
                 self._answered(request, lane, length, Deadline(limits.DEADLINE)), limits.DEADLINE
             )
-        except (TimeoutError, Late):  # asyncio's is another one than TimeoutError in 3.10
+        except (TimeoutError, Late):  # asyncio's differs from TimeoutError in 3.10
             metrics.REVIEWS.labels("failed").inc()
             return _refusal(HTTPStatus.SERVICE_UNAVAILABLE, "the review took too long")
         except ReviewError as error:
@@ -148,7 +152,7 @@ class Server:
                     loop = asyncio.get_running_loop()
                     return await loop.run_in_executor(lane.threads, self._guarded, body, deadline)
         except OverLimit as error:
-            # Who is still sending when the connection is closed never sees the answer.
+            # A client that is still sending when the connection is closed never sees the answer.
             while not content.at_eof():
                 await content.readany()
             metrics.REVIEWS.labels("refused").inc()

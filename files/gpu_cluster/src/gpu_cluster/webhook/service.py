@@ -37,14 +37,14 @@ LONGEST_COLLECTION: Final = 600.0
 SOON: Final = 2.0  # until what failed is tried again
 LAME: Final = 3.0  # for which it still serves though it is not ready: until no new connection comes
 BEAT, DEAD = 1.0, 30.0  # seconds in which the loop that takes reviews comes round, or does no more
-MOST_TOLD: Final = 3  # namespaces, of a round that could not look at them
+MOST_LOGGED: Final = 3  # namespaces, of a round that could not look at them
 SYSTEM: Final = "kube-system"
 METRICS: Final = "text/plain; version=0.0.4; charset=utf-8"
 
 
 @dataclass(frozen=True)
 class Sources:
-    """What tells by the time the certificate, and the paths of reviews. NodeError: it is tried again."""
+    """The functions that return the certificate and the paths of reviews by the time, retried after an error."""
 
     certificate: Callable[[float], Pair]
     paths: Callable[[float], tuple[str, ...]]
@@ -52,7 +52,7 @@ class Sources:
 
 @dataclass(frozen=True)
 class Options:
-    """How the webhook is run; ``pages`` is None where nothing is told over HTTP, ``namespace`` its own."""
+    """The options of the webhook; ``pages`` is None if no metrics are served, ``namespace`` is its own."""
 
     listen: tuple[str, int]
     pages: tuple[str, int] | None
@@ -87,7 +87,7 @@ class Service:
         self._paths: tuple[str, ...] = ()
 
     def problem(self) -> str:
-        """Return why pods should not be sent here, an empty text where they may be."""
+        """Return why pods should not be sent here, empty if they may be."""
         if self._ended.is_set():
             return "it is being stopped"
         if not self._certified:
@@ -99,7 +99,11 @@ class Service:
         return "" if self._slices.listed.is_set() else "the ResourceSlices were not listed"
 
     async def run(self) -> int:
-        """Serve until a signal. Returns the exit status. OSError: an address can't be had."""
+        """Serve until a signal. Return the exit status.
+
+        Raises:
+            OSError: if an address can't be bound.
+        """
         loop = asyncio.get_running_loop()
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, self._ended.set)
@@ -125,15 +129,15 @@ class Service:
         return 0
 
     def _serve_pages(self, address: tuple[str, int]) -> Endpoint:
-        """Serve health and metrics, by a thread that no flood of reviews holds up. OSError."""
+        """Serve health and metrics, by a thread that no flood of reviews holds up."""
         pages: dict[str, Page] = {
             "/healthz": lambda: probe_page("" if self._alive() else "no review is taken any more"),
             "/readyz": lambda: probe_page(self.problem()),
             "/metrics": lambda: (HTTPStatus.OK, METRICS, metrics.page()),
         }
-        made = Endpoint(address, pages)
-        threading.Thread(target=made.serve, name="metrics", daemon=True).start()
-        return made
+        endpoint = Endpoint(address, pages)
+        threading.Thread(target=endpoint.serve, name="metrics", daemon=True).start()
+        return endpoint
 
     def _alive(self) -> bool:
         return time.monotonic() - self._beaten < DEAD
@@ -144,7 +148,7 @@ class Service:
             await asyncio.sleep(BEAT)
 
     async def _again(self, name: str, work: Callable[[], Any], seconds: float) -> None:
-        """Do it again and again, soon where it failed; what fails is told once."""
+        """Do the work again and again, soon if it failed; a failure is logged once."""
         chore = Chore(name, "a chore of the webhook failed", work)
         while not self._ended.is_set():
             await asyncio.to_thread(chore.run)
@@ -163,11 +167,15 @@ class Service:
             metrics.REMOVED.inc(removed)
             logs.info("removed templates that no pod used", count=removed)
         metrics.STUCK.set(len(self._templates.failed))
-        for namespace, error in list(self._templates.failed.items())[:MOST_TOLD]:
+        for namespace, error in list(self._templates.failed.items())[:MOST_LOGGED]:
             logs.warning("unused templates stay for now", namespace=namespace, cause=error)
 
 
 def access(kubeconfig: str) -> Access:
-    """Return the way to the API, for as many pods as are created at once. ApiError."""
+    """Return the access to the API, for as many pods as are created at once.
+
+    Raises:
+        ApiError: if there is no kubeconfig that can be used.
+    """
     rate = Rate(limits.QPS, limits.BURST)
     return Access(kubeconfig, rate, limits.LONGEST_ANSWER).connect()

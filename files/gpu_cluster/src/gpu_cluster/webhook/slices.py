@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import itertools
 import threading
 from collections.abc import Iterator, Mapping
 from functools import partial
@@ -30,7 +31,7 @@ Json = Mapping[str, Any]
 
 
 class Slices:
-    """``published()`` is what was seen last; ``listed`` is set once there was a look at all."""
+    """The published devices as they were seen last; ``listed`` is set once they were listed."""
 
     def __init__(self, access: Access) -> None:
         self._access = access
@@ -45,9 +46,8 @@ class Slices:
         """Return the devices of all slices."""
         with self._lock:
             if self._published is None:
-                self._published = Published(
-                    tuple(device for of_slice in self._devices.values() for device in of_slice)
-                )
+                known = tuple(itertools.chain.from_iterable(self._devices.values()))
+                self._published = Published(known)
             return self._published
 
     def end(self) -> None:
@@ -60,7 +60,7 @@ class Slices:
         watch.follow(self._list, self._watch, self._warn, self._ended, pauses)
 
     def _warn(self, error: ApiError) -> None:
-        """Log a failure, once for each other one."""
+        """Log a failure, unless it is the same as before."""
         if str(error) != self._failed and error.status != GONE:
             logs.warning("the ResourceSlices can't be followed", cause=error)
             self._failed = str(error)

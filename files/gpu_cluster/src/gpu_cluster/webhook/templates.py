@@ -1,17 +1,18 @@
 # Copyright (c) 2026, the gpu.node authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""ResourceClaimTemplates: made where they are wanted, reused, stamped with when, and removed when unused.
+"""ResourceClaimTemplates: created on demand, reused, stamped with the time of their use, and removed when unused.
 
 A template that an admission has named was stamped at most a quarter of the time-to-live before, and
 one is removed only when its stamp is older than all of it, with the version that was looked at. So
-none goes between a pod's admission and its creation.
+none is removed between a pod's admission and its creation.
 """
 
 from __future__ import annotations
 
+import contextlib
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from datetime import datetime, timezone
 from typing import Any, Final
 
@@ -39,6 +40,7 @@ STAMP: Final = "gpu.node/last-used"
 YAML: Final = "application/yaml"
 FRESH: Final = 4  # a stamp is renewed after this part of the time-to-live
 ATTEMPTS: Final = 5
+TIME: Final = "%Y-%m-%dT%H:%M:%SZ"
 UTC: Final = timezone.utc  # noqa: UP017 - datetime.UTC is 3.11's
 RIGHTS: Final = "give the webhook's ServiceAccount get, list, create, patch and delete of resourceclaimtemplates"
 POD_RIGHTS: Final = "give the webhook's ServiceAccount list of pods"
@@ -63,9 +65,13 @@ class Templates:
         time: float,
         look: Callable[[], None] = lambda: None,
     ) -> bool:
-        """Let a template be there, and stay for a while. Returns whether it was made. ApiError, OverLimit.
+        """Create a template, or let it stay for a while. Return whether it was created.
 
         ``look`` is called between requests, and ends the work by what it raises.
+
+        Raises:
+            ApiError: if the API can't be asked, or refuses.
+            OverLimit: if the namespace has used up its budget.
         """
         doing = f"looking after the ResourceClaimTemplate {template.name} in {namespace}"
         for _attempt in range(ATTEMPTS):
@@ -83,20 +89,26 @@ class Templates:
                     self._touch(doing, existing, time)
                 return False
             except ApiError as error:
-                # Where it is the namespace that is missing or goes, nobody waits.
+                # If it is the namespace that is missing or terminating, there is nothing to wait for.
                 if error.status not in (CONFLICT, MISSING) or "namespace" in error.cause:
                     raise
                 look()
         raise ApiError(doing, "it is changed by others all the time", status=CONFLICT)
 
     def collect(self, time: float) -> int:
-        """Remove our templates that no pod has used for a while. Returns how many. ApiError: none can be listed.
+        """Remove our templates that no pod has used for a while. Return how many.
 
         A namespace that can't be looked at is left for the next round.
+
+        Raises:
+            ApiError: if the templates can't be listed.
         """
         counts: Counter[str] = Counter()
         old: dict[str, list[Json]] = {}
-        for meta in self._ours():
+        path, query = f"{API}/resourceclaimtemplates", {"labelSelector": f"{OWNER_LABEL}={OWNER}"}
+        how = {"query": query, "accept": METADATA, "rights": RIGHTS}
+        for item in items(self._access.ask, f"listing {path}", path, **how):
+            meta = item["metadata"]
             counts[meta["namespace"]] += 1
             if time - _stamp(meta) > self._ttl:
                 old.setdefault(meta["namespace"], []).append({key: meta[key] for key in IDENTITY})
@@ -111,7 +123,13 @@ class Templates:
         return removed
 
     def _collect(self, namespace: str, templates: list[Json]) -> int:
-        used = self._used(namespace)
+        path = f"/api/v1/namespaces/{namespace}/pods"
+        used = {
+            str(claim.get("resourceClaimTemplateName"))
+            for pod in items(self._access.ask, f"listing {path}", path, rights=POD_RIGHTS)
+            if (pod.get("status") or {}).get("phase") not in ("Succeeded", "Failed")
+            for claim in (pod.get("spec") or {}).get("resourceClaims") or ()
+        }
         unused = [meta for meta in templates if meta["name"] not in used]
         return sum(self._delete(meta) for meta in unused[: limits.MOST_REMOVED])
 
@@ -136,7 +154,7 @@ class Templates:
         self._access.ask(doing, "PATCH", path, body, kind=MERGE, rights=RIGHTS)
 
     def _delete(self, meta: Json) -> int:
-        """Remove one of ours that is as it was seen. One that has changed since, or is gone, is left."""
+        """Remove a template of ours, unless it has changed since it was seen. Return how many were removed."""
         path, doing = _path(meta["namespace"], meta["name"]), f"removing {meta['name']}"
         if not is_ours(self._get(doing, meta["namespace"], meta["name"]) or {}):
             return 0
@@ -150,30 +168,16 @@ class Templates:
             raise
         return 1
 
-    def _ours(self) -> Iterator[Json]:
-        """Yield the metadata of what has our label."""
-        path, query = f"{API}/resourceclaimtemplates", {"labelSelector": f"{OWNER_LABEL}={OWNER}"}
-        how = {"query": query, "accept": METADATA, "rights": RIGHTS}
-        return (
-            item["metadata"] for item in items(self._access.ask, f"listing {path}", path, **how)
-        )
-
-    def _used(self, namespace: str) -> set[str]:
-        """Return the names that pods which have not ended refer to."""
-        path = f"/api/v1/namespaces/{namespace}/pods"
-        pods = items(self._access.ask, f"listing {path}", path, rights=POD_RIGHTS)
-        return {name for pod in pods if not _ended(pod) for name in _named(pod)}
-
 
 def is_ours(template: Json) -> bool:
-    """Return whether a template is one that we made: by its label and by its content, which is its name."""
+    """Return whether we made a template, by its label and by its content, of which its name is made."""
     meta = template.get("metadata") or {}
     labelled = (meta.get("labels") or {}).get(OWNER_LABEL) == OWNER
     return labelled and meta.get("name") == name_in(template.get("spec"))
 
 
 def _check(doing: str, existing: Json, template: Template) -> None:
-    """Refuse to use what somebody else has put in a template's place."""
+    """Refuse to use a template of other content, which others have put in its place."""
     if existing["metadata"].get("deletionTimestamp"):
         raise ApiError(doing, "it is being deleted", status=503, hint="try again")
     if name_in(existing.get("spec")) != template.name:
@@ -189,23 +193,10 @@ def _path(namespace: str, name: str = "") -> str:
 def _stamp(meta: Json) -> float:
     """Return when a template was used last, else when it was made."""
     for text in ((meta.get("annotations") or {}).get(STAMP), meta.get("creationTimestamp")):
-        try:
-            return (
-                datetime.strptime(str(text), "%Y-%m-%dT%H:%M:%SZ").replace(tzinfo=UTC).timestamp()
-            )
-        except ValueError:
-            continue
+        with contextlib.suppress(ValueError):
+            return datetime.strptime(str(text), TIME).replace(tzinfo=UTC).timestamp()
     return 0.0
 
 
 def _text(time: float) -> str:
-    return datetime.fromtimestamp(int(time), UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
-
-
-def _ended(pod: Json) -> bool:
-    return (pod.get("status") or {}).get("phase") in ("Succeeded", "Failed")
-
-
-def _named(pod: Json) -> Iterator[str]:
-    for resource_claim in (pod.get("spec") or {}).get("resourceClaims") or ():
-        yield str(resource_claim.get("resourceClaimTemplateName"))
+    return datetime.fromtimestamp(int(time), UTC).strftime(TIME)

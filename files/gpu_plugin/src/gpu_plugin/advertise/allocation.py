@@ -1,7 +1,7 @@
 # Copyright (c) 2026, the gpu.node authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""What a container gets for the devices chosen for it. Pure."""
+"""The answer to Allocate: what a container gets for the devices chosen for it. Pure."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from .._shared._base.errors import NodeError
+from .._shared._base.visible_devices import BY_CDI
 from ..config.configuration import Config
 from ..model.inventory import KIND, VENDOR, Device, Devices, HostState
 from ..model.mps.settings import Mount, Part
@@ -38,8 +39,7 @@ class UnhealthyDevice(AllocationRefused):
 
 @dataclass(frozen=True)
 class Grant:
-    """What a container gets: environment, mounts, CDI devices, and as (container path, host path)
-    pairs device nodes."""
+    """What a container gets; device ``nodes`` are pairs of the path in the container and on the host."""
 
     envs: dict[str, str]
     mounts: tuple[Mount, ...] = ()
@@ -55,7 +55,7 @@ def grant(
     host: HostState,
     token: str = "",
 ) -> Grant:
-    """Return what a container with these devices needs. ``token`` tells one annotation from others."""
+    """Return what a container with these devices needs. ``token`` makes the annotation's key unique."""
     chosen, containers = known(devices, ids), config.containers
     for device in chosen:
         if device.problem:
@@ -86,7 +86,7 @@ def grant(
             *(name for name in qualified_names if name in host.cdi_added),
         )
     nodes: tuple[tuple[str, str], ...] = ()
-    if containers.pass_device_specs and not containers.only_cdi:
+    if containers.pass_device_specs and not set(strategies) <= set(BY_CDI):
         paths = [*host.control_nodes, *(path for device in chosen for path in device.paths)]
         root = config.driver.dev_root.rstrip("/")
         nodes = tuple((path, root + path) for path in dict.fromkeys(paths))
@@ -124,7 +124,7 @@ def _check_shares(chosen: Sequence[Device], *, one_each: bool) -> None:
 
 
 def _mps(chosen: Sequence[Device]) -> Part:
-    """Return what makes a container a client of MPS; nothing where it shares nothing by MPS."""
+    """Return what makes a container a client of MPS, nothing if it shares nothing by MPS."""
     shared = [device for device in chosen if device.mps is not None]
     if not shared:
         return Part({}, ())

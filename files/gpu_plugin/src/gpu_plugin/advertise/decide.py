@@ -1,7 +1,7 @@
 # Copyright (c) 2026, the gpu.node authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""What a node advertises, from what was seen of it and what its configuration asks for. Pure.
+"""The devices that a node advertises, by its inventory and its configuration. Pure.
 
 The kubelet counts by resource and id: a device that gets another of either is free for it, whoever has it. So one that
 a pod holds in another form than the one that it would be advertised in waits for that pod.
@@ -20,7 +20,7 @@ from .._shared._base.gpu import EXCLUSIVE_PROCESS, PROHIBITED, MigDevice
 from .._shared._base.text.shown import counted
 from .._shared._node.users.allocated import UNREPORTED, Allocation, Place, places
 from .._shared._node.users.allocated import Devices as OfGpu
-from ..config.allocation import DEVICES, Dra, owner, unknown
+from ..config.allocation import DEVICES, owner, unknown
 from ..config.configuration import Config
 from ..config.sharing import GPU_RESOURCE, Naming, Share, Sharing, named, resource_name
 from ..model.inventory import (
@@ -54,9 +54,8 @@ DIVIDED: Final = (
     "it is in MIG mode, and CDI describes no whole GPU that is. Next step: set migStrategy to mixed or single, or turn "
     "its MIG mode off (gpu.node.mig)"
 )
-MOST_DEVICES: Final = (
-    50_000  # of a resource: the kubelet takes a message of 4 MiB, some 64 bytes a device
-)
+# Of a resource: the kubelet takes a message of 4 MiB, some 64 bytes a device.
+MOST_DEVICES: Final = 50_000
 # By GPU, which part of it an allocation is of.
 Allocations = Mapping[str, Sequence[tuple[Place, Allocation]]]
 
@@ -66,7 +65,7 @@ class EnumerationRefused(NodeError):
 
 
 class Form(NamedTuple):
-    """How a device of a GPU is advertised: by which resource, and whole or in how many shares of which kind."""
+    """The form in which a device is advertised: by which resource, and whole or in how many shares of which kind."""
 
     gpu: str
     resource: str
@@ -97,7 +96,7 @@ class Offered(NamedTuple):
 
     @property
     def devices(self) -> tuple[Device, ...]:
-        """What the kubelet is told of: the device, or its replicas."""
+        """The device, or its replicas, as the kubelet gets them."""
         return (self.device,) if self.replicas is None else _replicas(self.device, self.replicas)
 
 
@@ -109,10 +108,12 @@ def _replicas(device: Device, count: int) -> tuple[Device, ...]:
 
 @dataclass(frozen=True)
 class Holders:
-    """Who holds what: what pods were given, None where the kubelet did not tell yet.
+    """The devices of pods.
 
-    ``forms`` are those in which devices were advertised last, by UUID, and ``asked`` those for which the kubelet
-    was asked: what it gave before these were published is among ``allocations``.
+    Attributes:
+        allocations: What pods have, None if the kubelet has not answered yet.
+        forms: Those in which devices were advertised last, by UUID.
+        asked: Those for which the kubelet was asked: what it gave before they were published is in ``allocations``.
     """
 
     allocations: Sequence[Allocation] | None = ()
@@ -125,7 +126,7 @@ NOBODY: Final = Holders()
 
 @dataclass(frozen=True)
 class MpsState:
-    """What MPS has against devices at the moment, by UUID.
+    """The problems of devices with MPS, by UUID.
 
     The daemons of devices in ``without_shm`` have no shm of their own.
     """
@@ -134,28 +135,32 @@ class MpsState:
     without_shm: frozenset[str] = frozenset()
 
     def judge(self, devices: Devices) -> Devices:
-        """Return devices with what there is to say of them."""
-        concerned = {*self.problems, *self.without_shm}
-        if concerned.isdisjoint(device.uuid for device in devices):
+        """Return the devices with these problems; the same object if they have none."""
+        if not {*self.problems, *self.without_shm} & {device.uuid for device in devices}:
             return devices
-        return Devices(self._judge(each) if each.uuid in concerned else each for each in devices)
-
-    def _judge(self, device: Device) -> Device:
-        uuid = device.uuid
-        if uuid in self.problems and not device.problem:
-            device = replace(device, problem=Problem(Kind.MPS, self.problems[uuid]))
-        if device.mps and uuid in self.without_shm:
-            device = replace(device, mps=replace(device.mps, own_shm=False))
-        return device
+        result = []
+        for device in devices:
+            uuid = device.uuid
+            if uuid in self.problems and not device.problem:
+                device = replace(device, problem=Problem(Kind.MPS, self.problems[uuid]))
+            if device.mps and uuid in self.without_shm:
+                device = replace(device, mps=replace(device.mps, own_shm=False))
+            result.append(device)
+        return Devices(result)
 
 
 @dataclass(frozen=True)
 class Advertised:
-    """The devices of each resource, and what there is to say of them.
+    """The devices of each resource.
 
-    ``offered`` has each device once, ``mps`` is what is advertised in shares of MPS, by device, and ``forms`` is how
-    all are. What is ``held``, by UUID, stays as it is on the node until nobody has it. Where there is a ``refusal``
-    nothing is advertised.
+    Attributes:
+        resources: The devices by resource.
+        mps: What is advertised in shares of MPS, by device.
+        notes: Warnings.
+        refusal: Why nothing is advertised, None if anything may be.
+        forms: How devices are advertised, by UUID.
+        held: Why devices, by UUID, stay as they are on the node until nobody has them.
+        offered: Each device once.
     """
 
     resources: Mapping[str, Devices] = field(default_factory=dict)
@@ -167,29 +172,25 @@ class Advertised:
     offered: Sequence[Offered] = ()
 
     def judged(self, mps: MpsState) -> Advertised:
-        """Return the same with what MPS has against devices, which it is asked once these are what it is to share."""
+        """Return the same with the problems of MPS, which are known once MPS has to share these devices."""
         resources = {name: mps.judge(devices) for name, devices in self.resources.items()}
         return replace(self, resources=resources)
 
     @property
     def crowded(self) -> str:
-        """Which resource has more devices than the kubelet can be told of, empty where none has."""
-        return next(
-            (
-                f"{name} would have {len(devices)} devices, and the kubelet takes at most {MOST_DEVICES}"
-                for name, devices in self.resources.items()
-                if len(devices) > MOST_DEVICES
-            ),
-            "",
-        )
+        """Which resource has more devices than the kubelet takes, empty if none has."""
+        for name, devices in self.resources.items():
+            if len(devices) > MOST_DEVICES:
+                return f"{name} would have {len(devices)} devices, and the kubelet takes at most {MOST_DEVICES}"
+        return ""
 
     @property
     def unsharable(self) -> str:
-        """Why a device can't be shared as MPS is asked to, empty where all can."""
-        problems = ((each.device.uuid, each.device.problem) for each in self.offered)
-        return next(
-            (f"{uuid}: {why}" for uuid, why in problems if why and why.kind is Kind.UNSHARABLE), ""
-        )
+        """Why a device can't be shared by MPS as configured, empty if all can."""
+        for each in self.offered:
+            if (why := each.device.problem) and why.kind is Kind.UNSHARABLE:
+                return f"{each.device.uuid}: {why}"
+        return ""
 
     @property
     def fit_without_mps(self) -> set[str]:
@@ -214,7 +215,9 @@ def decide(
     views, notes = judged(inventory, faults).gpus, list[str]()
     if not config.dra.unused:
         views = tuple(view for view in views if owner(view.gpu, config.dra) == DEVICE_PLUGIN)
-        notes += _missing_gpus(inventory, config.dra)
+        if not (inventory.absent or inventory.strangers):  # the missing may be among those unread
+            missing = unknown([view.gpu for view in inventory.gpus], config.dra)
+            notes += [f"{DEVICES} names {name}, which this node does not have" for name in missing]
     enumerated: dict[str, list[Device]] = {}
     for view in views:
         notes += _describe_gpu(view, inventory, strategy, naming)
@@ -230,13 +233,15 @@ def decide(
     offered = offer(enumerated, config.sharing, config.sharing.mps_root)
     allocations = _by_gpu(holders.allocations or (), views)
     resources: dict[str, list[Device]] = {name: [] for name, *_device in offered}
-    ids = {name: _ids(offered, name) if allocations else frozenset() for name in resources}
+    ids = dict[str, set[str]]()  # of the devices by resource, if there is any allocation
+    for each in offered if allocations else ():
+        ids.setdefault(each.resource, set()).update(device.id for device in each.devices)
     mps, forms, held = dict[str, Offer](), dict[str, Form](), dict[str, Problem]()
     for each in offered:
         device, uuid = each.device, each.device.uuid
         if device.problem is None or device.problem.kind is not Kind.UNSHARABLE:
             forms[uuid] = each.form
-            if why := _why_held(each, ids[each.resource], allocations, holders):
+            if why := _why_held(each, ids.get(each.resource, ()), allocations, holders):
                 held[uuid] = why
                 device = replace(device, problem=device.problem or why)
         if device.mps and uuid not in held:
@@ -301,20 +306,12 @@ def _devices(
 
 
 def _mig_resource(mig: MigDevice, strategy: str, naming: Naming) -> str:
-    """Return a MIG device's resource, or an empty string where it has none."""
+    """Return a MIG device's resource, empty if it has none."""
     if name := named(naming.mig, mig.profile):
         return name
     if strategy == "single":
         return GPU_RESOURCE
     return "" if is_divided(mig) else resource_name(mig.profile)
-
-
-def _missing_gpus(inventory: Inventory, dra: Dra) -> list[str]:
-    """Return a message for each GPU that the configuration gives to DRA and that is not there."""
-    if inventory.absent or inventory.strangers:
-        return []  # they may be among those that nobody has read yet
-    missing = unknown([view.gpu for view in inventory.gpus], dra)
-    return [f"{DEVICES} names {name}, which this node does not have" for name in missing]
 
 
 def _describe_gpu(
@@ -369,31 +366,25 @@ def _check_single(views: Sequence[GpuView]) -> EnumerationRefused | None:
 
 def _judge_by_host(device: Device, view: GpuView, config: Config, host: HostState) -> Device:
     """Return the device with what the node lacks that containers with it need."""
-    name = device.index if config.containers.device_id_strategy == "index" else device.uuid
-    problem = None
-    if config.containers.asks_cdi and name not in host.cdi_devices:
-        problem = Problem(
-            Kind.NO_CDI,
-            DIVIDED
-            if view.gpu.mig_current and device.instance is None
-            else f"no container runtime knows the CDI device {qualified(name)}: the node's CDI "
-            "specification does not have it. Next step: regenerate the CDI specification (gpu.node.cdi)",
+    containers = config.containers
+    name = device.index if containers.device_id_strategy == "index" else device.uuid
+    kind, text = Kind.NO_CDI, ""
+    if containers.asks_cdi and name not in host.cdi_devices:
+        text = (
+            f"no container runtime knows the CDI device {qualified(name)}: the node's CDI specification does not have "
+            "it. Next step: regenerate the CDI specification (gpu.node.cdi)"
         )
-    elif config.containers.asks_cdi and (gone := host.cdi_lacking.get(name)):
-        problem = Problem(
-            Kind.NO_CDI,
+        if view.gpu.mig_current and device.instance is None:
+            text = DIVIDED
+    elif containers.asks_cdi and (gone := host.cdi_lacking.get(name)):
+        text = (
             f"no container with it starts: the node's CDI specification names {gone}, which is not there. Next step: "
-            "load the driver that is installed, or regenerate the CDI specification (gpu.node.cdi)",
+            "load the driver that is installed, or regenerate the CDI specification (gpu.node.cdi)"
         )
-    elif config.containers.imex_required and set(config.containers.imex_channels) - set(
-        host.imex_channels
-    ):
-        problem = Problem(
-            Kind.NO_CHANNEL,
-            "the IMEX channels are not there: imex.required is set, and "
-            f"{IMEX_FOLDER} does not have one",
-        )
-    return replace(device, problem=problem) if problem else device
+    elif containers.imex_required and {*containers.imex_channels} - {*host.imex_channels}:
+        kind = Kind.NO_CHANNEL
+        text = f"the IMEX channels are not there: imex.required is set, and {IMEX_FOLDER} does not have one"
+    return replace(device, problem=Problem(kind, text)) if text else device
 
 
 # --- how they are shared ---
@@ -404,8 +395,8 @@ def offer(
 ) -> list[Offered]:
     """Return the devices as they are offered, by resource and in their order.
 
-    A device goes to the first share that asks for it; what no share asks for stays as it is. One
-    that can't be shared as MPS is asked to is there with that as its problem.
+    A device goes to the first share that names it; a device that no share names stays as it is. One
+    that can't be shared by MPS as configured is there with that as its problem.
     """
     offered: list[Offered] = []
     for name, devices in resources.items():
@@ -432,7 +423,7 @@ def _offer(device: Device, share: Share, mps_root: str) -> Offered:
         except NodeError as error:
             problem = Problem(Kind.UNSHARABLE, f"it can't be shared by MPS: {error}")
             device = replace(device, problem=device.problem or problem)
-    elif replicas:  # else nothing is shared: only the name may be another one
+    elif replicas:  # else nothing is shared: only the name may differ
         device = replace(device, time_slice=share.time_slice)
     return Offered(share.offered_as, device, share.name, replicas)
 
@@ -471,16 +462,10 @@ def _by_gpu(allocations: Sequence[Allocation], views: Sequence[GpuView]) -> Allo
     return by_gpu
 
 
-def _ids(offered: Sequence[Offered], resource: str) -> frozenset[str]:
-    """Return the ids of a resource's devices."""
-    ours = (each for each in offered if each.resource == resource)
-    return frozenset(device.id for each in ours for device in each.devices)
-
-
 def _why_held(
     offered: Offered, ids: Collection[str], allocations: Allocations, holders: Holders
 ) -> Problem | None:
-    """Return why a device must not be given away as it is offered, None if it may. ``ids`` are its resource's."""
+    """Return why a device must not be allocated as it is offered, None if it may. ``ids`` are its resource's."""
     device, form = offered.device, offered.form
     place, before = Place(device.gpu_uuid, *(device.instance or ())), holders.forms.get(device.uuid)
     same_kind = (before or form).kind == form.kind
@@ -499,11 +484,9 @@ def _why_held(
     if holders.allocations is None:
         is_open = before != form
     else:
+        nested = (form.is_nested(device.uuid, *item) for item in holders.forms.items())
         is_open = holders.asked.get(device.uuid) != form and (
-            before not in (None, form)
-            or any(
-                form.is_nested(device.uuid, uuid, other) for uuid, other in holders.forms.items()
-            )
+            before not in (None, form) or any(nested)
         )
     return Problem(Kind.ASKS, ASKS) if is_open else None
 
@@ -526,7 +509,7 @@ def narrow(advertised: Advertised, before: Advertised, inventory: Inventory) -> 
 
 
 def divided(inventory: Inventory, config: Config) -> list[str]:
-    """Return the GPUs that are given to nobody since they are in MIG mode, and migStrategy asks for whole ones."""
+    """Return the GPUs that can't be allocated since they are in MIG mode, and migStrategy advertises whole ones."""
     if config.mig_strategy != "none" or not config.containers.asks_cdi:
         return []
     return [view.gpu.uuid for view in inventory.gpus if view.gpu.mig_current]

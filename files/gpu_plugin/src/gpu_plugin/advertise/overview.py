@@ -1,7 +1,7 @@
 # Copyright (c) 2026, the gpu.node authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""Who has which device, put together from those who know a part of it each. Pure."""
+"""The devices with their users, put together from the driver, the daemon, the kubelet and MPS. Pure."""
 
 from __future__ import annotations
 
@@ -47,9 +47,9 @@ class Use(Holder):
 
 @dataclass(frozen=True)
 class Row(Hardware):
-    """A device. ``shares`` is how many it has, 1 for a whole one, and 0 where it is not advertised.
+    """A device. ``shares`` is how many it has, 1 for a whole one, and 0 if it is not advertised.
 
-    ``health`` is "Healthy", "Unhealthy" or empty; ``problem`` says why and what mends it, ``cause`` why alone.
+    ``health`` is "Healthy", "Unhealthy" or empty; ``problem`` is why with its recovery, ``cause`` is why alone.
     ``mps`` is the state of its MPS daemon, if any.
     """
 
@@ -69,7 +69,7 @@ def rows(
     holders: Mapping[str, Sequence[Holder]],
     mps: Iterable[Mapping[str, Any]],
 ) -> list[Row]:
-    """Return a row for each device and resource, first those of which the driver knows.
+    """Return a row for each device and resource, first the devices that the driver knows.
 
     ``resources`` are those of the daemon's state, ``mps`` the states of the MPS daemons.
     """
@@ -80,33 +80,28 @@ def rows(
             shares, why = resource["shares"].get(uuid, 1), resource["problems"].get(uuid, "")
             cause = resource.get("causes", {}).get(uuid, why)  # earlier releases do not say it
             advertised.setdefault(uuid, []).append((name, shares, health, why, cause))
+    counted: dict[str, Counter[Holder]] = {}  # also of devices that are no longer advertised so
+    for name, containers in holders.items():
+        counted.setdefault(name.partition("::")[0], Counter()).update(containers)
     known = list(hardware)
-    seen, by_uuid = {gpu.uuid for gpu in known}, _by_uuid(holders)
+    seen = {gpu.uuid for gpu in known}
     known += [Hardware("", "", uuid) for uuid in advertised if uuid not in seen]
     result = []
     for gpu in known:
         daemon = daemons.get(gpu.uuid, {})
         mps_state, clients = daemon.get("state", ""), daemon.get("clients", 0)
+        uses = [
+            Use(**asdict(holder), shares=shares)
+            for holder, shares in counted.get(gpu.uuid, Counter[Holder]()).items()
+        ]
         for offer in advertised.get(gpu.uuid, [("", 0, "", "", "")]):
-            mps_columns = (mps_state, clients, by_uuid.get(gpu.uuid, []))
-            result.append(Row(gpu.index, gpu.name, gpu.uuid, *offer, *mps_columns))
+            result.append(Row(gpu.index, gpu.name, gpu.uuid, *offer, mps_state, clients, [*uses]))
     return result
 
 
-def _by_uuid(holders: Mapping[str, Sequence[Holder]]) -> dict[str, list[Use]]:
-    """Return who has shares of each device, also such as it is no longer advertised in."""
-    counted: dict[str, Counter[Holder]] = {}
-    for device, holder in holders.items():
-        counted.setdefault(device.partition("::")[0], Counter()).update(holder)
-    return {
-        uuid: [Use(**asdict(use), shares=shares) for use, shares in uses.items()]
-        for uuid, uses in counted.items()
-    }
-
-
-def table(rows_shown: Sequence[Row]) -> str:
+def table(devices: Sequence[Row]) -> str:
     """Return the rows for people."""
-    return "\n".join(aligned([HEADINGS, *map(_cells, rows_shown)]))
+    return "\n".join(aligned([HEADINGS, *map(_cells, devices)]))
 
 
 def aligned(lines: Sequence[Sequence[str]]) -> list[str]:

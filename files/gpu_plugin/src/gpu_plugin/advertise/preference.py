@@ -44,7 +44,11 @@ def prefer(
     if any(device.replica is not None or device.instance is not None for device in free):
         picked = _picked(everything, healthy, must, size, policy)
     else:
-        picked = _aligned(healthy, must, size, topology or Topology())
+        links = topology or Topology()
+        pool = sorted([*healthy, *must], key=lambda device: device.order)
+        scores = [[links.score(device, other) for other in pool] for device in pool]
+        forced = [place for place, device in enumerate(pool) if device in must]
+        picked = [pool[place] for place in best(scores, forced, size) if place not in forced]
     return [device.id for device in (*must, *picked)]
 
 
@@ -66,20 +70,12 @@ def _picked(
     return _by_policy(everything, near if len(near) >= count else free, count, policy)
 
 
-def _aligned(free: list[Device], must: list[Device], size: int, topology: Topology) -> list[Device]:
-    pool = sorted([*free, *must], key=lambda device: device.order)
-    scores = [[topology.score(row_device, other) for other in pool] for row_device in pool]
-    forced = [place for place, device in enumerate(pool) if device in must]
-    return [pool[place] for place in best(scores, forced, size) if place not in forced]
-
-
 def _by_policy(
     everything: Iterable[Device], optional: list[Device], count: int, policy: str
 ) -> list[Device]:
-    """Pick from the GPU that is used least, or most when they are to be packed.
+    """Pick from the GPU that is used least, or most if they are to be packed, and so of its MIG devices.
 
-    Of a GPU's MIG devices the same holds for each. What is required counts as in use, and so does
-    what is picked.
+    Required devices count as in use, and so do picked ones.
     """
     waiting: dict[str, list[Device]] = {}
     for device in reversed(optional):  # so that the lowest is the last, which is taken first
@@ -97,7 +93,7 @@ def _by_policy(
 
     picked: list[Device] = []
     while len(picked) < count:
-        uuid = min((uuid_waiting for uuid_waiting in waiting if waiting[uuid_waiting]), key=rank)
+        uuid = min((uuid for uuid, devices in waiting.items() if devices), key=rank)
         device = waiting[uuid].pop()
         used.update({device.gpu_uuid, device.uuid})
         picked.append(device)
@@ -105,7 +101,7 @@ def _by_policy(
 
 
 Scores = Sequence[Sequence[int]]
-# A choice's worth, its rest's worth, and the choice itself: device 0 is the highest bit.
+# The worth of a choice, that of the devices left, and the choice itself: device 0 is the highest bit.
 Worth = tuple[int, int, int]
 
 
@@ -123,8 +119,8 @@ def best(scores: Scores, forced: Collection[int], size: int) -> list[int]:
     else:
         seeds = [[*forced]] if forced else [[index] for index in free]
         choices = [_grown(scores, seed, size) for seed in seeds]
-    choice_found = max(choices, key=lambda choice: _worth(scores, choice))
-    return sorted(choice_found)
+    result = max(choices, key=lambda choice: _worth(scores, choice))
+    return sorted(result)
 
 
 def _worth(scores: Scores, chosen: Collection[int]) -> Worth:
@@ -139,7 +135,7 @@ def _worth(scores: Scores, chosen: Collection[int]) -> Worth:
 def _levels(
     scores: Scores, members: list[int], forced: Collection[int], size: int
 ) -> dict[int, Worth] | None:
-    """Return the best choice of each count among the members; None where they form no tree.
+    """Return the best choice of each count among the members, None if they form no tree.
 
     In a tree all pairs across two branches are worth the same, so that branches only need to know
     how many of each other are chosen. PCIe is a tree, and so is a switch that connects all.
@@ -171,7 +167,7 @@ def _levels(
 
 
 def _branches(scores: Scores, members: list[int], least: int) -> list[list[int]]:
-    """Split the members where nothing but pairs of the least worth connects them."""
+    """Split the members into groups that only pairs of the least worth connect."""
     branches = []
     waiting = list(members)
     while waiting:
@@ -185,7 +181,7 @@ def _branches(scores: Scores, members: list[int], least: int) -> list[list[int]]
 
 
 def _grown(scores: Scores, seed: list[int], size: int) -> list[int]:
-    """Add one device after the other. Not always the best, but quick where trying all is not."""
+    """Add one device after the other. Not always the best, but quicker than to try all."""
     chosen = list(seed)
     while len(chosen) < size:
         left = [index for index in range(len(scores)) if index not in chosen]

@@ -23,11 +23,11 @@ ROUNDS: Final = 5
 
 
 def cdi(config: Path, lock: Path, wait: float, patience: float) -> int:
-    """Write the specification that gpu.node.cdi would write. Returns the exit status: 1 if it could not.
+    """Write the specification that gpu.node.cdi would write. Return the exit status: 1 if it could not.
 
-    ``wait`` is how many seconds the driver may take to come up, ``patience`` how many those wait that start
-    after this. A file that was there stays when it does not: to containers it makes no difference, and the
-    driver may only be about to change.
+    ``wait`` is how many seconds the driver may take to come up, ``patience`` how many seconds later services wait
+    for this one. If the driver does not come up, an existing file stays: to containers it makes no difference, and
+    the driver may only be about to change.
     """
     with StartTimeout(patience):
         status = status_of(lambda path: _cdi(path, lock, wait), config)
@@ -45,7 +45,7 @@ def _cdi(config: Path, lock: Path, wait: float) -> int:
 
 
 def _write(options: cdi_boot.Options, lock: Path, wait: float) -> bool:
-    """Bring the file up to date; tell whether it was not."""
+    """Bring the file up to date. Return whether it was changed."""
     host = Host()
     files = DriverFiles(host, options.driver_root)
     with driver(wait, files.nvml_library()) as nvml, host.lock(str(lock), timeout=LOCK_SECONDS):
@@ -70,7 +70,7 @@ def _write(options: cdi_boot.Options, lock: Path, wait: float) -> bool:
 
 
 def _restore_nodes(root: str) -> None:
-    """Have the device nodes made again that do not exist or have another number than the driver's.
+    """Make the device nodes again that do not exist or have another number than the driver's.
 
     A driver with a root of its own makes its nodes there by itself.
     """

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, the gpu.node authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""The driver, which may come up while this waits, and the word that a service has started."""
+"""The driver, which may come up while this waits, and the notification that a service has started."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ ASK_SECONDS: Final = 20.0
 
 
 class Quiet(Host):
-    """The machine, whose programs do not speak with the service manager as if they were this one."""
+    """The machine, whose programs can't notify the service manager in place of this one."""
 
     def run(self, argv: Sequence[str], **more: Any) -> Completed:
         """As the machine does."""
@@ -38,7 +38,13 @@ class Quiet(Host):
 @contextlib.contextmanager
 def driver(wait: float, library: str = "") -> Iterator[Nvml]:
     """Open NVML as soon as NVIDIA's own services have begun, or failed to, and the driver is there."""
-    _settle(SERVICES, wait)
+    # An order of units would do so too, and would make all that comes after this service wait with it.
+    deadline = time.monotonic() + wait
+    while busy := _starting():
+        if time.monotonic() >= deadline:
+            logs.warning("not waited for any longer", services=", ".join(busy), seconds=wait)
+            break
+        time.sleep(POLL_SECONDS)
     deadline = time.monotonic() + wait
     with contextlib.ExitStack() as stack:
         while True:
@@ -53,7 +59,7 @@ def driver(wait: float, library: str = "") -> Iterator[Nvml]:
 
 
 def status_of(work: Callable[[Path], int], config: Path) -> int:
-    """Return the exit status of work by a configuration: 1 where it fails or nobody can read that, which is logged."""
+    """Return the exit status of work by a configuration: 1 if it fails or can't be read, which is logged."""
     try:
         return work(config)
     except OSError as error:
@@ -64,29 +70,16 @@ def status_of(work: Callable[[Path], int], config: Path) -> int:
 
 
 def ended(status: int) -> int:
-    """Notify systemd that the service has started once its work is done. Returns the exit status."""
+    """Notify systemd that the service has started once its work is done. Return the exit status."""
     if status == 0:
         logs.notify(READY)
     return status
 
 
-def _settle(services: Sequence[str], seconds: float) -> None:
-    """Wait until none of the services is being started any more, or for so many seconds.
-
-    An order of units would do so too, and would have all that comes after this wait with it.
-    """
-    deadline = time.monotonic() + seconds
-    while busy := _pending(services):
-        if time.monotonic() >= deadline:
-            logs.warning("not waited for any longer", services=", ".join(busy), seconds=seconds)
-            return
-        time.sleep(POLL_SECONDS)
-
-
-def _pending(services: Sequence[str]) -> list[str]:
-    """Return those that systemd has a job for; none where there is no systemd."""
+def _starting() -> list[str]:
+    """Return NVIDIA's services that systemd has a job for, none if there is no systemd."""
     jobs = {
         service: properties(Quiet(), service, "Job", timeout=ASK_SECONDS).get("Job", "")
-        for service in services
+        for service in SERVICES
     }
     return [unit for unit, job in jobs.items() if job not in ("", "0")]

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, the gpu.node authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""Makes the MIG layout that the node's label asks for, as soon as nothing is in the way."""
+"""Makes the MIG layout that the node's label names, as soon as nothing is in the way."""
 
 from __future__ import annotations
 
@@ -37,7 +37,15 @@ DEFAULTS: Final = {name: option.get("default") for name, option in SPEC["argumen
 
 @dataclass(frozen=True)
 class Paths:
-    """``config`` is what is declared, ``asked`` what the label asks for; ``answer``, ``chosen`` and ``status`` tell."""
+    """The files of this service.
+
+    Attributes:
+        config: The declared layouts.
+        asked: The request, by the label.
+        answer: The answer to it.
+        chosen: The layout that the label chose last.
+        status: The state of the layout, as after a boot.
+    """
 
     config: Path = Path(mig_boot.CONFIG)
     asked: Path = Path(ASKED)
@@ -48,14 +56,14 @@ class Paths:
 
 @dataclass(frozen=True)
 class Result:
-    """How a try went; without a state there is nothing to tell."""
+    """The result of an attempt; without a state there is nothing to report."""
 
     state: str = ""
     reason: str = ""
 
 
 class MigByLabel:
-    """Sees to what is asked for. ``host`` is the machine."""
+    """Carries requests out. ``host`` is the machine."""
 
     def __init__(self, paths: Paths, host: Host) -> None:
         self._paths, self._host = paths, host
@@ -63,12 +71,12 @@ class MigByLabel:
         self._written = Result()
 
     def run(self) -> None:
-        """Return once there is nothing left to do."""
+        """Carry out the request, and those that take its place, until there is nothing left to do."""
         logs.notify("READY=1")
         pauses = Backoff(*PAUSES)
         while (request := self._asked()) is not None:
             result = self._tried(request)
-            self._tell(request, result)
+            self._report(request, result)
             if self._asked() == request:
                 if result.state != PENDING:
                     break
@@ -77,7 +85,7 @@ class MigByLabel:
                 pauses.reset()
 
     def _asked(self) -> Request | None:
-        """Return what is asked for, None where nothing is, or nothing that can be understood."""
+        """Return the request, None if there is none that can be read."""
         try:
             return Request.load(bounded.read_text(self._paths.asked), str(self._paths.asked))
         except FileNotFoundError:
@@ -87,7 +95,7 @@ class MigByLabel:
             return None
 
     def _pause(self, request: Request, seconds: float) -> None:
-        """Wait for so long, or until something else is asked for."""
+        """Wait for so long, or until there is another request."""
         deadline = time.monotonic() + seconds
         while time.monotonic() < deadline and self._asked() == request:
             logs.notify("WATCHDOG=1")
@@ -111,13 +119,13 @@ class MigByLabel:
             return Result(FAILED, str(error))
 
     def _made(self, request: Request, declared: Declared, text: str) -> Result:
-        """Make a layout, and remember it once it is there. Nothing is taken from anybody for it."""
+        """Make a layout, and remember it once it exists. What is in use stays."""
         declared_params = {"config": declared.config, "selected": request.name, "boot": None}
         params = {**DEFAULTS, **declared_params, "lock_timeout": LOCK_SECONDS}
         with contextlib.closing(MigCapability(self._host, params, check_mode=False)) as capability:
             try:
                 state = capability.observe()
-            except NodeError as error:  # no driver, no lock, no word of the kubelet: all may come
+            except NodeError as error:  # no driver, no lock, no answer of the kubelet: all may come
                 return Result(PENDING, str(error))
             if bounded.read_text(self._paths.config) != text:  # before the lock was held
                 return Result(PENDING, "what is declared has just changed")
@@ -136,9 +144,9 @@ class MigByLabel:
         return Result(SUCCESS)
 
     def _converged(self, capability: MigCapability, plan: Plan, request: Request) -> Plan:
-        """Carry a plan out. NodeError: the layout is not reached; what could not be made was undone."""
+        """Carry a plan out; an error if the layout is not reached, in which case what could not be made was undone."""
         while plan.steps:
-            self._tell(request, Result(PENDING, "it is being made"))
+            self._report(request, Result(PENDING, "it is being made"))
             for step in plan.steps:
                 logs.info(step.summary)
                 capability.apply(step)
@@ -150,9 +158,9 @@ class MigByLabel:
                 raise NodeError("the GPUs did not reach the layout", cause=f"still to do: {left}")
         return plan
 
-    def _tell(self, request: Request, result: Result) -> None:
-        """Say how it stands, where everybody can read it, and in the log where that is news."""
-        with contextlib.suppress(OSError):  # a full /run; it is told again
+    def _report(self, request: Request, result: Result) -> None:
+        """Write the result where everybody can read it, and to the log if it has changed."""
+        with contextlib.suppress(OSError):  # a full /run; it is written again
             self._answer.write({"asked": request._asdict(), **asdict(result)})
         if result != self._written:
             name, log = request.name or "(none)", {FAILED: logs.error}.get(result.state, logs.info)
@@ -162,6 +170,6 @@ class MigByLabel:
 
 
 def mig_label(paths: Paths) -> int:
-    """See to what the node's label asks for. Returns the exit status."""
+    """Make the layout that the node's label names. Return the exit status."""
     MigByLabel(paths, Quiet()).run()
     return 0

@@ -33,7 +33,7 @@ ASK_SECONDS: Final = 20.0
 
 @dataclass
 class Outcome:
-    """How it went: the state of the node and of each GPU, and what went wrong or waits."""
+    """The result: the state of the node and of each GPU, and problems."""
 
     selected: str = ""
     state: str = CONVERGED
@@ -41,7 +41,7 @@ class Outcome:
     problems: list[str] = field(default_factory=list)
 
     def note(self, uuid: str, state: str, problem: str = "") -> None:
-        """Write down how it went with a GPU; the worst of them is the node's state."""
+        """Note the state of a GPU; the worst of them is the node's state."""
         self.gpus[uuid] = state
         self.problems += [problem] if problem else []
         self.state = max(self.state, state, key=STATES.index)
@@ -50,16 +50,23 @@ class Outcome:
 def mig(
     config: Path, status: Path, lock: Path, wait: float, pods: Path, patience: float, chosen: Path
 ) -> int:
-    """Apply the layout. Returns the exit status: 0 converged, 1 failed, 2 waiting for a reset.
+    """Apply the layout. Return the exit status: 0 converged, 1 failed, 2 waiting for a reset.
 
-    ``wait`` is how many seconds the driver may take to come up, ``patience`` how many those wait that start
-    after this while nothing happens. What containers have is left to them, and what a kubelet has given to
-    pods where one answers at the socket ``pods``. A GPU that cannot be brought to its layout keeps the one that
-    it had, and the others get theirs. ``chosen`` has the layout that the node's label asked for last.
+    Containers keep what they have, and pods what the kubelet has given them. A GPU that cannot be brought to its layout
+    keeps the one that it had, and the others get theirs.
+
+    Args:
+        config: The declared layouts.
+        status: The file for the result.
+        lock: The lock that changes of MIG layouts take.
+        wait: How many seconds the driver may take to come up.
+        pods: The kubelet's PodResources socket.
+        patience: How many seconds later services wait for this one while nothing happens.
+        chosen: The file with the layout that the node's label chose last.
     """
     with StartTimeout(patience) as going:
-        status_found = _mig(config, status, lock, wait, pods, going, chosen)
-    return ended(status_found)
+        exit_status = _mig(config, status, lock, wait, pods, going, chosen)
+    return ended(exit_status)
 
 
 def _mig(
@@ -115,7 +122,7 @@ def _converge(
 def _converge_gpu(
     nvml: Nvml, selection: Selection, uuid: str, changes: Changes, pods: Path, going: StartTimeout
 ) -> str:
-    """Apply the plan and look again; older drivers list the profiles only after the mode is on."""
+    """Apply the plan and look again, since older drivers list the profiles only after the mode is on."""
     for _attempt in range(3):
         state, plan = planned(nvml, selection, uuid)
         if not plan.steps:
@@ -130,9 +137,9 @@ def _converge_gpu(
 
 
 def _with_holders(state: GpuState, pods: Path) -> GpuState:
-    """Return a GPU with the pods and claims that have something of it, also those of which the kubelet does not know.
+    """Return a GPU with the pods and claims that have something of it, also those that the kubelet does not know.
 
-    At a boot there is no container, and what the kubelet and the DRA driver have written down is from before.
+    At a boot there is no container, and the records of the kubelet and the DRA driver are from before.
 
     Raises:
         NodeError: if the devices of a container can't be read.
@@ -147,7 +154,7 @@ def _with_holders(state: GpuState, pods: Path) -> GpuState:
 
 
 def _reported(pods: Path) -> tuple[Allocation, ...] | None:
-    """Return what the kubelet names, None where none answers.
+    """Return the kubelet's allocations, None if no kubelet answers.
 
     It is asked by another process, since this one has no gRPC.
     """

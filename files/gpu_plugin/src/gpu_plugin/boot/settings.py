@@ -1,7 +1,7 @@
 # Copyright (c) 2026, the gpu.node authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""What gpu.node.settings has written down, after a boot and whatever else makes GPUs lose what they were set to."""
+"""Restores the settings of gpu.node.settings, after a boot and whatever else makes GPUs lose them."""
 
 from __future__ import annotations
 
@@ -28,10 +28,10 @@ ROUNDS: Final = 5
 
 
 class Again(SettingsCapability):
-    """As the module, but what can't be known of one setting keeps no other back."""
+    """As the module, but a setting whose users are not known holds up no other."""
 
     def users(self, read: Sequence[tuple[Gpu, SettingsTold]]) -> dict[str, tuple[str, ...]]:
-        """Return who has something of each GPU. Where that is not known, that it is not."""
+        """Return the users of each GPU, or if they are not known the error."""
         try:
             return super().users(read)
         except NodeError as error:
@@ -39,10 +39,10 @@ class Again(SettingsCapability):
 
 
 def settings(config: Path, wait: float, patience: float) -> int:
-    """Set the GPUs again that have lost what they were set to. Returns the exit status: 1 where one could not be.
+    """Restore the settings of GPUs that have lost them. Return the exit status: 1 if that failed for one.
 
-    ``wait`` is how many seconds the driver may take to come up, ``patience`` how many those wait that start after this
-    while nothing happens. What somebody has changed since a GPU was set last is left alone.
+    ``wait`` is how many seconds the driver may take to come up, ``patience`` how many seconds later services wait for
+    this one while nothing happens. What somebody has changed since a GPU was set last is left alone.
     """
     with StartTimeout(patience) as going:
         status = status_of(lambda path: _settings(path, wait, going), config)
@@ -68,7 +68,7 @@ def _settings(config: Path, wait: float, going: StartTimeout) -> int:
 def _round_of(
     capability: Again, host: Host, rules: Sequence[Rule], going: StartTimeout
 ) -> int | None:
-    """Set all that have lost it. Returns the exit status, None where another look is due."""
+    """Restore the settings of all GPUs that have lost them. Return the exit status, None if another look is due."""
     state = capability.observe()
     seen = settings_boot.load_seen(host.read(settings_boot.SEEN))
     for error in state.broken:
@@ -84,9 +84,7 @@ def _round_of(
             due[gpu.gpu.uuid] = gpu
         else:
             calm.append(gpu.gpu.uuid)
-    fit = [
-        uuid for uuid, gpu_state in due.items() if _set(capability, gpu_state, rules, state, going)
-    ]
+    fit = [uuid for uuid, gpu in due.items() if _set(capability, gpu, rules, state, going)]
     remaining = {uuid: mark for uuid, mark in seen.items() if uuid not in due}
     marks = {**remaining, **{uuid: state.marks[uuid] for uuid in (*calm, *fit)}}
     if marks != seen:
@@ -103,7 +101,7 @@ def _set(
     state: SettingsState,
     going: StartTimeout,
 ) -> bool:
-    """Set a GPU again. Returns whether it is all that it is to be."""
+    """Restore the settings of a GPU. Return whether all of them are in force."""
     steps, refused = lost(gpu_state, rules, state.node)
     problems = list(refused)
     for step in steps:

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, the gpu.node authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""The CDI files that the plugin keeps of what the node has, and what the node's own says at the moment."""
+"""The CDI files that the device plugin writes, and the node's own specifications as they are at the moment."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ Source = tuple[int, Path, files.Stamp]  # the number of its folder, and the file
 
 
 class CdiFile:
-    """Keeps the plugin's specifications like those that describe the node's GPUs, one for each.
+    """Keeps the plugin's specifications in step with those that describe the node's GPUs, one for each.
 
     ``names`` are the devices that a container runtime can be asked for.
     """
@@ -48,16 +48,18 @@ class CdiFile:
         self._needed: list[dict[str, set[str]]] = []
 
     def refresh(self, program: str = "", disabled: tuple[str, ...] = ()) -> None:
-        """Follow the node's specifications, if they are others than before.
+        """Follow the node's specifications, if they have changed.
 
-        ``program`` and ``disabled`` concern the hooks in them. OSError: the files stay as they were, and
-        so do the names.
+        ``program`` and ``disabled`` concern the hooks in them.
+
+        Raises:
+            OSError: if a file can't be read or written; the names stay as they were.
         """
         sources = node_sources(self._root)
         seen = (program, disabled, [(path, *stamp) for _folder, path, stamp in sources])
         if seen == self._seen and all(path.exists() for path in self._written):
             return
-        specs, nobodys = cdi.merge(_specs(sources))
+        specs, nobodys = cdi.merge(read_sources(sources))
         if not specs:
             logs.warning("no CDI specification describes the GPUs", kind=cdi.SOURCE_KIND)
         if nobodys:
@@ -74,17 +76,19 @@ class CdiFile:
         """Return by name the devices with which no container starts, and the file that is gone."""
         result = {}
         for needed in self._needed:
-            everybodys = self._gone(needed[""])
+            common = self._gone(needed[""])
             for name, own in needed.items():
-                if name and (gone := everybodys or self._gone(own)):
+                if name and (gone := common or self._gone(own)):
                     result[name] = gone
         return result
 
     def _gone(self, paths: Iterable[str]) -> str:
-        """Return a file that is not there, empty where all are; one in a folder that is out of sight may be."""
-        places = ((path, self._root / path.lstrip("/")) for path in sorted(paths))
-        gone = (name for name, at in places if not at.exists() and at.parent.is_dir())
-        return next(gone, "")
+        """Return a file that does not exist, empty if all do; one in a folder that can't be seen may exist."""
+        for path in sorted(paths):
+            at = self._root / path.lstrip("/")
+            if not at.exists() and at.parent.is_dir():
+                return path
+        return ""
 
     def _write(self, specs: list[dict[str, Any]]) -> None:
         """Keep a file for each specification, and no others."""
@@ -100,8 +104,10 @@ class CdiFile:
 
 
 class CdiAdded:
-    """Keeps a file for each class of what containers get besides GPUs: GDRCopy, GPUDirect Storage,
-    OFED and IMEX channels. ``names`` are the qualified names that a runtime can be asked for."""
+    """Keeps a file for each class of devices besides GPUs: GDRCopy, GPUDirect Storage, OFED and IMEX channels.
+
+    ``names`` are the qualified names that a runtime can be asked for.
+    """
 
     def __init__(self, host_root: Path) -> None:
         self.names: frozenset[str] = frozenset()
@@ -109,7 +115,11 @@ class CdiAdded:
         self._missing: frozenset[str] = frozenset()
 
     def refresh(self, config: Config) -> None:
-        """Describe what the configuration asks for, as far as the node has it; drop the rest. OSError."""
+        """Describe the configured classes, as far as the node has them, and no others.
+
+        Raises:
+            OSError: if a file can't be written.
+        """
         needed = [*config.containers.extras, CHANNELS] if config.containers.asks_cdi else []
         names: set[str] = set()
         root = config.driver.dev_root.rstrip("/")
@@ -129,15 +139,13 @@ class CdiAdded:
         """Return by name the nodes and mounts of each device of a class that is there."""
         root = config.driver.dev_root
         if kind == CHANNELS:
-            places = (
-                (imex_channel, f"{IMEX_FOLDER}/channel{imex_channel}")
-                for imex_channel in config.containers.imex_channels
-            )
             return {
-                channel: {"nodes": at} for channel, path in places if (at := self._glob(path, root))
+                channel: {"nodes": nodes}
+                for channel in config.containers.imex_channels
+                if (nodes := self._glob(f"{IMEX_FOLDER}/channel{channel}", root))
             }
-        nodes = tuple(channel for path in NODES[kind] for channel in self._glob(path, root))
-        mounts = tuple(channel for path in FILES.get(kind, ()) for channel in self._glob(path))
+        nodes = tuple(path for pattern in NODES[kind] for path in self._glob(pattern, root))
+        mounts = tuple(path for pattern in FILES.get(kind, ()) for path in self._glob(pattern))
         return {"all": {"nodes": nodes, "mounts": mounts}} if nodes else {}
 
     def _glob(self, pattern: str, below: str = "/") -> tuple[str, ...]:
@@ -147,10 +155,10 @@ class CdiAdded:
 
 
 class NodesList:
-    """A list in ``file`` of the device nodes that there are, which gpu-cdi.path watches in their place.
+    """A list in ``file`` of the existing device nodes, which gpu-cdi.path watches in their place.
 
-    A node itself can't be watched: systemd takes each end of a program that had it open for a change. ``host_root``
-    is where the host's / is seen.
+    A node itself can't be watched: systemd reports a change whenever a program closes it. ``host_root`` is where the
+    host's / is seen.
     """
 
     def __init__(self, host_root: Path, file: Path) -> None:
@@ -158,7 +166,11 @@ class NodesList:
         self._file = file
 
     def refresh(self, dev_root: str) -> None:
-        """Write the list if it is another than before. OSError."""
+        """Write the list if it has changed.
+
+        Raises:
+            OSError: if it can't be written.
+        """
         below = self._root + dev_root.rstrip("/")
         nodes = [path for pattern in PATTERNS for path in glob.glob(glob.escape(below) + pattern)]
         text = "".join(f"{path[len(below) :]}\n" for path in sorted(nodes))
@@ -166,9 +178,11 @@ class NodesList:
 
 
 class HostFiles:
-    """What the node has besides GPUs. ``root`` is where the host's /dev and CDI folders are seen.
+    """The node's state besides GPUs.
 
-    ``run`` is the folder of what is kept until the next boot.
+    Args:
+        root: Where the host's /dev and CDI folders are seen.
+        run: The folder for files of this boot.
     """
 
     def __init__(self, root: Path, run: Path) -> None:
@@ -182,7 +196,7 @@ class HostFiles:
         self.chores = (self._keep_gpus, self._keep_added, self._keep_nodes)
 
     def look(self, config: Config) -> HostState:
-        """Bring the CDI files up to date, and return what there is."""
+        """Bring the CDI files up to date, and return the node's state."""
         self._keep_nodes.run(config.driver.dev_root)
         if config.containers.asks_cdi:
             self._keep_gpus.run(
@@ -191,13 +205,10 @@ class HostFiles:
         self._keep_added.run(config)
         root = self._root + config.driver.dev_root.rstrip("/")
         channels = config.containers.imex_channels
+        folder = f"{root}{IMEX_FOLDER}"
         return HostState(
             tuple(path for path in CONTROL_NODES if os.path.exists(root + path)),
-            tuple(
-                channel
-                for channel in channels
-                if os.path.exists(f"{root}{IMEX_FOLDER}/channel{channel}")
-            ),
+            tuple(each for each in channels if os.path.exists(f"{folder}/channel{each}")),
             self._gpus.names,
             self._added.names,
             self._gpus.lacking() if config.containers.asks_cdi else {},
@@ -205,7 +216,11 @@ class HostFiles:
 
 
 def node_sources(root: Path) -> list[Source]:
-    """Return the files that may describe the node's GPUs, none of our own among them. OSError."""
+    """Return the files that may describe the node's GPUs, without our own.
+
+    Raises:
+        OSError: if a folder can't be read.
+    """
     sources: list[Source] = []
     for number, folder in enumerate(root / place for place in cdi.FOLDERS):
         for name in sorted(os.listdir(folder)) if folder.is_dir() else []:
@@ -216,17 +231,12 @@ def node_sources(root: Path) -> list[Source]:
     return sources
 
 
-def node_specifications(sources: list[Source]) -> list[dict[str, Any]]:
-    """Return the specifications of the node's GPUs that these files have, as container runtimes take them."""
-    return cdi.merge(_specs(sources))[0]
-
-
 def read(config: Path) -> dict[str, Any] | None:
-    """Return the specification's path, devices and missing files; None where nothing keeps one.
+    """Return the specification's path, devices and missing files, None if no service writes one.
 
-    ``missing`` are the libraries and hooks that it names and that are not there: it is older than the
+    ``missing`` are the libraries and hooks that it names and that don't exist: it is older than the
     driver or the toolkit, and no container that asks for a device starts.
-    ``failed``: whether the last run of gpu-cdi.service failed.
+    ``failed`` says whether the last run of gpu-cdi.service failed.
     """
     from .._shared._cdi import boot as cdi_boot  # the daemon starts without them
     from .._shared._machine.host import Host
@@ -241,7 +251,7 @@ def read(config: Path) -> dict[str, Any] | None:
 
 
 def content(path: Path) -> dict[str, list[str]]:
-    """Return the devices of a specification and the files that are gone; no devices where it is damaged."""
+    """Return the devices of a specification and the missing files; no devices if it is damaged."""
     try:
         spec = cdi.read(bounded.read_text(path))
         needed = cdi.needed(spec)
@@ -255,7 +265,7 @@ def content(path: Path) -> dict[str, list[str]]:
 
 
 def _stamp(path: Path) -> files.Stamp | None:
-    """Return what differs after a change of a file; None where it has gone, or is a link to nothing."""
+    """Return the stamp of a file, None if it has gone, or is a link to nothing."""
     try:
         return files.stamp_of(path.stat())
     except OSError as error:
@@ -271,8 +281,8 @@ def _keep(path: Path, spec: dict[str, Any] | None) -> None:
         files.keep(path, json.dumps(spec, indent=2) + "\n")
 
 
-def _specs(sources: list[Source]) -> Iterator[tuple[int, dict[str, Any]]]:
-    """Yield what can be read; what can't is left aside, as container runtimes do with it."""
+def read_sources(sources: list[Source]) -> Iterator[tuple[int, dict[str, Any]]]:
+    """Yield the specifications that can be read; others are ignored, as container runtimes ignore them."""
     for folder, path, _stamp in sources:
         try:
             yield folder, cdi.read(bounded.read_text(path))

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, the gpu.node authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""The CDI devices that NVIDIA's plugin answers with, made of those that the node describes. Pure."""
+"""The CDI devices of answers under the names of NVIDIA's plugin, made of the node's own specifications. Pure."""
 
 from __future__ import annotations
 
@@ -37,8 +37,8 @@ def merge(
     """Return the specifications of the node's GPUs with the devices that container runtimes take from each.
 
     ``numbered_specs`` are the node's specifications, each with the number of its folder, the one that wins
-    last. As in CDI's cache the later folder wins for each device, and one that two files of a folder
-    have is nobody's: those are returned besides.
+    last. As in CDI's cache the later folder wins for each device, and a device that two files of a folder
+    have is not available: the names of those are returned too.
     """
     specs = [(folder, spec) for folder, spec in numbered_specs if spec.get("kind") == SOURCE_KIND]
     source: dict[str, int] = {}
@@ -68,10 +68,9 @@ def derive(
 ) -> dict[str, Any]:
     """Return a specification of the node under the plugin's own kind.
 
-    Who writes it knows the driver's files, the MIG layout and the hooks; a second opinion would only
-    differ from it. ``program`` takes the place of the one that runs NVIDIA's hooks, ``disabled`` are
-    hooks to leave out. What is at MPS's default place is left out: a share of a device brings its own
-    pipes there.
+    Its author knows the driver's files, the MIG layout and the hooks. ``program`` takes the place of the one that
+    runs NVIDIA's hooks, ``disabled`` are hooks to leave out. Pipes at MPS's default place are left out: a share of a
+    device brings its own there.
     """
     own: dict[str, Any] = {**without_pipes(spec), "kind": KIND}
     if program or disabled:
@@ -85,19 +84,21 @@ def _rehooked(part: dict[str, Any], program: str, disabled: Collection[str]) -> 
     edits = part.get("containerEdits")
     if not isinstance(edits, dict) or not isinstance(edits.get("hooks"), list):
         return part
+    program_name = posixpath.basename(program)
+    call = [program_name, "hook"] if program_name == "nvidia-ctk" else [program_name]
     hooks = []
     for hook in edits["hooks"]:
-        args = _hook_words(hook)
+        args = _hook_args(hook)
         if args is None:
             hooks.append(hook)
         elif "all" not in disabled and args[0] not in disabled:
-            hooks.append({**hook, **_hook_call(program, args)} if program else hook)
-    edits_left = {key: value for key, value in edits.items() if key != "hooks"}
-    return {**part, "containerEdits": {**edits_left, "hooks": hooks} if hooks else edits_left}
+            hooks.append({**hook, "path": program, "args": [*call, *args]} if program else hook)
+    remaining = {key: value for key, value in edits.items() if key != "hooks"}
+    return {**part, "containerEdits": {**remaining, "hooks": hooks} if hooks else remaining}
 
 
-def _hook_words(hook: object) -> list[str] | None:
-    """Return the name and the arguments of one of NVIDIA's hooks; None of another's."""
+def _hook_args(hook: object) -> list[str] | None:
+    """Return the name and the arguments of one of NVIDIA's hooks, None of another's."""
     if not isinstance(hook, dict):
         return None
     raw_args = hook.get("args")
@@ -109,15 +110,10 @@ def _hook_words(hook: object) -> list[str] | None:
     return hook_args or None
 
 
-def _hook_call(program: str, args: list[str]) -> dict[str, Any]:
-    name = posixpath.basename(program)
-    return {"path": program, "args": [name, *(["hook"] if name == "nvidia-ctk" else []), *args]}
-
-
 def added(
     kind: str, devices: Mapping[str, Mapping[str, Iterable[str]]], root: str = ""
 ) -> dict[str, Any] | None:
-    """Return the specification of a class besides gpu; None where it has no devices.
+    """Return the specification of a class besides gpu, None if it has no devices.
 
     ``devices`` have ``nodes`` and ``mounts``, paths that are the same inside and outside; the nodes
     are below ``root`` outside.
@@ -170,7 +166,11 @@ def _paths(edits: Mapping[str, Any], name: str, key: str) -> Iterator[str]:
 
 
 def read(text: str) -> dict[str, Any]:
-    """Return somebody's specification, as JSON can hold it. NodeError: no container runtime takes it."""
+    """Return a specification that anybody may have written, as JSON can hold it.
+
+    Raises:
+        NodeError: if no container runtime takes it.
+    """
     try:
         spec = json_data.loads(text)
     except ValueError:
@@ -190,14 +190,14 @@ def read(text: str) -> dict[str, Any]:
 
 
 def _check(spec: Mapping[str, Any]) -> None:
-    """Refuse what makes container runtimes of any age refuse a whole specification. NodeError."""
-    device_names_given = [device.get("name") for device in spec["devices"]]
+    """Refuse a specification that container runtimes of any age refuse as a whole."""
+    device_names = [device.get("name") for device in spec["devices"]]
     if not isinstance(spec.get("cdiVersion"), str):
         raise NodeError("not a CDI specification", cause="it has no cdiVersion")
-    if not device_names_given:
+    if not device_names:
         raise NodeError("not a CDI specification", cause="it has no devices")
-    for name in device_names_given:
+    for name in device_names:
         if not isinstance(name, str) or not DEVICE.fullmatch(name):
             raise NodeError("not a CDI specification", cause=f"{shown(name)} is no device name")
-    if len(set(device_names_given)) < len(device_names_given):
+    if len(set(device_names)) < len(device_names):
         raise NodeError("not a CDI specification", cause="it has a device twice")

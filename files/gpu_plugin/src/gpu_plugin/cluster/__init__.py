@@ -1,4 +1,4 @@
 # Copyright (c) 2026, the gpu.node authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""The way to the Kubernetes API."""
+"""Access to the Kubernetes API: kubeconfig, requests, rate and watches."""

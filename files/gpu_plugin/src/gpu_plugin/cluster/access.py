@@ -1,9 +1,9 @@
 # Copyright (c) 2026, the gpu.node authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""The way to the Kubernetes API: the client's own access and renewal, connections that are kept, no models.
+"""Access to the Kubernetes API: the client's own access and renewal, connections that are kept, no models.
 
-The models of the API would be 80 MiB for each node. What is asked and answered is plain JSON instead.
+The models of the API would be 80 MiB for each node. Requests and answers are plain JSON instead.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ Stamp = tuple[tuple[str, files.Stamp | None], ...]
 class Access:
     """The API server for all threads of a process; of an answer ``longest`` bytes are read at most.
 
-    The kubeconfig is read anew where it or a file that it names has changed, and where the server
+    The kubeconfig is read anew if it or a file that it names has changed, and if the server
     refuses. One that is being written changes nothing as long as the server does not refuse.
     """
 
@@ -47,12 +47,16 @@ class Access:
         self._read_at = 0.0
 
     def connect(self) -> Access:
-        """Read what access there is, so that it is known at once where there is none. ApiError."""
+        """Read the kubeconfig at once.
+
+        Raises:
+            ApiError: if there is none that can be used.
+        """
         self._ready()
         return self
 
     def close(self) -> None:
-        """Let go of all connections."""
+        """Close all connections."""
         with self._lock:
             if self._connection is not None:
                 self._connection.close()
@@ -71,9 +75,12 @@ class Access:
         rights: str = "",
         look: Callable[[Any], Any] | None = None,
     ) -> Any:
-        """Return the JSON of an answer, or what ``look`` makes of it. ApiError.
+        """Return the JSON of an answer, or what ``look`` makes of it.
 
-        ``rights`` says what to do where they are missing.
+        ``rights`` is the hint of the error if they are missing.
+
+        Raises:
+            ApiError: if the server can't be reached, refuses, or answers in another form.
         """
         request = api.Request(method, path, body, query, kind, accept, rights)
         with self._connected() as connection:
@@ -90,7 +97,11 @@ class Access:
         seconds: float,
         rights: str = "",
     ) -> Iterator[Mapping[str, Any]]:
-        """Yield the events of a watch that ends within so many seconds, the first one empty. ApiError."""
+        """Yield the events of a watch that ends within so many seconds, the first one empty.
+
+        Raises:
+            ApiError: if the server can't be reached, or refuses.
+        """
         request = api.Request("GET", path, query=query, accept=accept, rights=rights)
         with (
             self._connected() as connection,
@@ -102,7 +113,7 @@ class Access:
 
     @contextlib.contextmanager
     def _connected(self) -> Iterator[api.Connection]:
-        """Yield the connection when it is our turn, and note if the server refuses our access."""
+        """Yield the connection once the rate allows it, and note if the server refuses our access."""
         connection = self._ready()
         self._rate.wait()
         try:
@@ -115,7 +126,7 @@ class Access:
             raise
 
     def _ready(self) -> api.Connection:
-        """Return the connection, a new one where its access may be another one by now."""
+        """Return the connection, a new one if its access may have changed."""
         with self._lock:
             before = self._connection
             if before is not None and not self._refused and _stamp(self._files) == self._stamp:
@@ -125,7 +136,7 @@ class Access:
             except Exception as error:
                 if before is None or self._refused:
                     raise api.api_error("reading the kubeconfig", error) from error
-                return before  # the kubeconfig is being written: what was there before still holds
+                return before  # the kubeconfig is being written: the one before still holds
             if before is not None:
                 before.close()
             self._connection, self._refused, self._read_at = made, False, time.monotonic()
@@ -157,12 +168,12 @@ class Access:
 
 
 def _stamp(paths: tuple[str, ...]) -> Stamp:
-    """Return what differs after a change of any of these files; renewed certificates are links."""
+    """Return the stamps of these files; renewed certificates are links."""
     return tuple((path, files.stamp(path)) for path in paths)
 
 
 def _lines(response: Any) -> Iterator[bytes]:
-    """Yield the lines of an answer as they come; a last one that was cut off is none."""
+    """Yield the lines of an answer as they come, without a last one that was cut off."""
     incomplete = bytearray()
     for part in response.stream(api.CHUNK, decode_content=True):
         incomplete += part
@@ -173,15 +184,18 @@ def _lines(response: Any) -> Iterator[bytes]:
 
 
 def version(access: Access) -> Version | None:
-    """Return the version of Kubernetes that a server is of, None where it does not say one to this user. ApiError."""
+    """Return a server's version of Kubernetes, None if this user may not read it.
 
-    def look(answer: Any) -> Version | None:
-        return parse(str(answer["gitVersion"]))
-
+    Raises:
+        ApiError: if the server can't be reached, or answers in another form.
+    """
     try:
-        result: Version | None = access.ask("asking for the version", "GET", "/version", look=look)
+        text = access.ask(
+            *("asking for the version", "GET", "/version"),
+            look=lambda answer: str(answer["gitVersion"]),
+        )
     except api.ApiError as error:
         if error.status != api.FORBIDDEN:
             raise
         return None
-    return result
+    return parse(text)

@@ -46,16 +46,21 @@ PREFIX: Final = len("system:node:")
 NAME_LOOK: Final = 60.0  # seconds between two looks for another name
 
 
-def find(path_given: str) -> str:
-    """Return the kubeconfig to use, an empty text for a pod's own access. ApiError: there is none."""
-    if path_given:
-        if not Path(path_given).is_file():
-            raise ApiError("looking for a kubeconfig", f"{path_given} is not there")
-        return path_given
+def find(path: str) -> str:
+    """Return the kubeconfig to use, by default the kubelet's; an empty text for a pod's own access.
+
+    Raises:
+        ApiError: if there is none.
+    """
+    if path:
+        if not Path(path).is_file():
+            raise ApiError("looking for a kubeconfig", f"{path} is not there")
+        return path
     if os.environ.get("KUBERNETES_SERVICE_HOST"):
         return ""
-    if result := next((path for path in KUBECONFIGS if Path(path).is_file()), ""):
-        return result
+    for usual in KUBECONFIGS:
+        if Path(usual).is_file():
+            return usual
     raise ApiError(
         "looking for a kubeconfig",
         f"none of {', '.join(KUBECONFIGS)} is there",
@@ -63,18 +68,18 @@ def find(path_given: str) -> str:
     )
 
 
-def node_name(name_given: str, kubeconfig: str) -> str:
-    """Return the node's name in its cluster: that which is given, the kubelet's certificate has, or the host has.
+def node_name(name: str, kubeconfig: str) -> str:
+    """Return the node's name in its cluster: the ``name`` if any, that of the kubelet's certificate, or the host's.
 
     The host's is another one on many clouds. ``kubeconfig`` may be empty for the kubelet's.
     """
     with contextlib.suppress(NodeError, OSError, ValueError):
-        return name_given or _certified(find(kubeconfig))
+        return name or _certified(find(kubeconfig))
     return socket.gethostname().lower()
 
 
 class NameWatch:
-    """Looks whether the kubelet's certificate names another node than this process works for.
+    """Notices that the kubelet's certificate names another node than this process works for.
 
     Args:
         named: The name that the user has chosen, empty for that of the certificate.
@@ -87,7 +92,11 @@ class NameWatch:
         self._due = 0.0
 
     def check(self, problem: object) -> None:
-        """Look, at most once a minute, while there is a problem with the API. RestartNeeded: the node was renamed."""
+        """Look, at most once a minute, while there is a problem with the API.
+
+        Raises:
+            RestartNeeded: if the node was renamed.
+        """
         if not problem or self._named or time.monotonic() < self._due:
             return
         self._due = time.monotonic() + NAME_LOOK
@@ -98,7 +107,7 @@ class NameWatch:
 
 
 def _certified(path: str) -> str:
-    """Return the node that a user of a kubeconfig is the kubelet of. ValueError: none is."""
+    """Return the node whose kubelet a user of a kubeconfig is; an error if none is a kubelet."""
     text = bounded.read_text(Path(path), LIMITS.characters)
     for entry in _data(text, path).get("users") or []:
         user = entry.get("user")
@@ -118,9 +127,10 @@ def _certificates(user: Mapping[str, Any], folder: str) -> Iterator[bytes]:
 
 
 def look(path: str) -> tuple[str, ...]:
-    """Return a kubeconfig that can be handed on and the files that it names. NodeError: it can't.
+    """Return a kubeconfig and the files that it names.
 
-    That is one which runs something as this user, where somebody else may write it.
+    Raises:
+        NodeError: if it can't be read, or runs a program as this user and somebody else may write it.
     """
     try:
         text = bounded.read_text(Path(path), LIMITS.characters)
@@ -139,9 +149,20 @@ def look(path: str) -> tuple[str, ...]:
 
 
 def check(text: str, path: str) -> list[str]:
-    """Return the programs that a kubeconfig has run for its tokens. NodeError: it is none."""
-    users = _data(text, path).get("users") or []
-    return [program for user in users for program in _programs(user.get("user"))]
+    """Return the programs that a kubeconfig has run for its tokens.
+
+    Raises:
+        NodeError: if it isn't a kubeconfig.
+    """
+    programs = []
+    for entry in _data(text, path).get("users") or []:
+        user = entry.get("user")
+        for key in ("exec", "auth-provider") if isinstance(user, dict) else ():
+            if plugin := user.get(key):  # without its arguments: there may be secrets in them
+                is_named = isinstance(plugin, dict)
+                name = plugin.get("command", plugin.get("name")) if is_named else plugin
+                programs.append(shown(name))
+    return programs
 
 
 def _data(text: str, path: str) -> dict[str, Any]:
@@ -169,25 +190,11 @@ def _files(data: dict[str, Any], folder: str) -> Iterator[str]:
                     yield os.path.join(folder, named[key])
 
 
-def _programs(user: Any) -> list[str]:
-    """Return what is run for a user, without the arguments: there may be secrets in them."""
-    ways = user if isinstance(user, dict) else {}
-    plugins = [ways[key] for key in ("exec", "auth-provider") if ways.get(key)]
-    return [
-        shown(
-            auth_plugin.get("command", auth_plugin.get("name"))
-            if isinstance(auth_plugin, dict)
-            else auth_plugin
-        )
-        for auth_plugin in plugins
-    ]
-
-
 class BoundedProgram(subprocess.Popen[str]):
-    """A program of a kubeconfig, which is ended where it takes too long."""
+    """A program of a kubeconfig, which is ended if it takes too long."""
 
     def communicate(self, input: Any = None, timeout: float | None = None) -> tuple[str, str]:
-        """As the library does. OSError: it took too long."""
+        """As the library does, with a TimeoutError also if the library sets no limit."""
         try:
             return super().communicate(input, timeout or PROGRAM_SECONDS)
         except subprocess.TimeoutExpired as error:

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, the gpu.node authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""How often something is done, so that many nodes together do not overwhelm what they share."""
+"""Limits how often something is done, so that many nodes together do not overwhelm what they share."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class Rate:
         self._lock = threading.Lock()
 
     def take(self) -> float:
-        """Take a turn. Returns how many seconds to wait before it is there."""
+        """Take a turn. Return how many seconds to wait for it."""
         if self.qps < 0:
             return 0.0
         with self._lock:

@@ -15,17 +15,19 @@ from ..tools.chores import Backoff
 from .access import Access
 
 SECONDS: Final = (300, 600)  # of one watch, as client-go's
-SHORTEST: Final = 30.0  # who ends watches sooner, such as a proxy, is asked less and less often
+SHORTEST: Final = (
+    30.0  # a server that ends watches sooner, or a proxy, is asked less and less often
+)
 DELETED, BOOKMARK = "DELETED", "BOOKMARK"
 CHANGED: Final = ("ADDED", "MODIFIED")
 Json = Mapping[str, Any]
 
 
 class Event(NamedTuple):
-    """``found`` is the object, ``version`` that which a watch goes on from; without a kind it has just begun."""
+    """An event, and the version that a watch goes on from; without a kind the watch has just begun."""
 
     kind: str
-    found: Json
+    content: Json  # the object
     version: str
 
 
@@ -40,9 +42,10 @@ def events(
     accept: str = JSON,
     rights: str = "",
 ) -> Iterator[Event]:
-    """Yield the events of a watch of so many seconds, which goes on from a version. ApiError.
+    """Yield the events of a watch of so many seconds, which goes on from a version.
 
-    GONE asks for a new list.
+    Raises:
+        ApiError: if the watch fails; with the status GONE a new list is needed.
     """
     asked = {
         **query,
@@ -62,9 +65,8 @@ def _event(doing: str, event: Json) -> Event:
     if kind == "ERROR":
         status = understood(doing, lambda: int(content.get("code") or GONE))
         raise ApiError(doing, f"{status} {content.get('message', '')}", status=status)
-    return Event(
-        kind, content, understood(doing, lambda: str(content["metadata"]["resourceVersion"]))
-    )
+    version = understood(doing, lambda: str(content["metadata"]["resourceVersion"]))
+    return Event(kind, content, version)
 
 
 def follow(
@@ -77,8 +79,13 @@ def follow(
 ) -> None:
     """Watch until ``stopping`` is set, each time from where the watch before ended.
 
-    ``begin`` lists, and returns the version of what there is; it is called at first, and after each failure
-    but those of a status in ``known``. ``watch`` takes a version, and yields that of each event.
+    Args:
+        begin: Lists, and returns the version; called first, and after each failure but those of a ``known`` status.
+        watch: Takes a version, and yields that of each event.
+        failed: Called with each failure.
+        stopping: Ends it.
+        backoff: The pauses after failures.
+        known: The statuses of failures after which the version is still known.
     """
     version = ""
     while not stopping.is_set():

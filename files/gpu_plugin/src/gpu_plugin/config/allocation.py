@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Final
 
 from .._shared._base.dra.names import (
     ALL,
@@ -51,12 +51,18 @@ PCI_LENGTH: Final = 12  # of an address such as NVML's are kept
 
 @dataclass(frozen=True)
 class Dra:
-    """What the DRA driver has, and how it shares it. ``devices`` name its GPUs where both allocate.
+    """The GPUs of the DRA driver, and how it shares them.
 
-    ``split_count`` is how many shares a GPU has at most, ``memory_scaling`` how many times its memory
-    the shares may come to together, which is more than there is only with ``best_effort``.
-    ``library`` is the file of HAMi-core, empty where none is given, ``sha256`` its digest, empty if any
-    will do. ``publish`` is what a GPU outside of MIG mode is published as.
+    Attributes:
+        allocation: Who gives GPUs to containers.
+        devices: The DRA driver's GPUs if both do.
+        enforcement: How shares are enforced.
+        split_count: How many shares a GPU has at most.
+        memory_scaling: How many times a GPU's memory its shares may come to, above 1 only with ``best_effort``.
+        best_effort: Whether shares may come to more memory than a GPU has.
+        library: The file of HAMi-core, empty if none is given.
+        publish: What a GPU outside of MIG mode is published as.
+        sha256: The digest of the library, empty if any will do.
     """
 
     allocation: str = DEVICE_PLUGIN
@@ -83,18 +89,22 @@ def owner(gpu: Gpu, dra: Dra) -> str:
 
 
 def names(gpu: Gpu) -> set[str]:
-    """Return what a GPU is called in ``gpuNode.dra.devices``."""
+    """Return the names that ``gpuNode.dra.devices`` may have for a GPU."""
     return {gpu.uuid.lower(), str(gpu.index), gpu.pci_bus_id}
 
 
 def unknown(gpus: Iterable[Gpu], dra: Dra) -> list[str]:
-    """Return what ``gpuNode.dra.devices`` names and is none of these GPUs."""
+    """Return the entries of ``gpuNode.dra.devices`` that are none of these GPUs."""
     known = {name for gpu in gpus for name in names(gpu)}
     return [device for device in dra.devices if device not in known]
 
 
 def allocation(section: Found, sharing: Sharing) -> Dra:
-    """Return what the file says of allocation. ConfigError: it does not go together."""
+    """Return the file's configuration of allocation.
+
+    Raises:
+        ConfigError: if its values are not valid, or contradict each other.
+    """
     allocator = section.get(ALLOCATION)
     allocator_name = allocator.one_of(ALLOCATIONS) if allocator else DEVICE_PLUGIN
     enforcement, split = section.get(ENFORCEMENT), section.get(SPLIT)
@@ -138,20 +148,20 @@ def _devices(section: Found, allocator_name: str) -> tuple[str, ...]:
     data = value.data if isinstance(value.data, list) else [value.data]
     if not data:
         raise value.invalid(REFERENCES)
-    return tuple(dict.fromkeys(_reference(value, item) for item in data))
-
-
-def _reference(value: Value, item: Any) -> str:
-    text = str(item) if is_whole(item) else item
-    if not isinstance(text, str) or not REFERENCE.fullmatch(text):
-        raise value.invalid(REFERENCES, item)
-    if ":" in text:
-        return text.lower()[-PCI_LENGTH:]
-    return text.lower() if text.startswith("GPU-") else str(int(text))
+    references = []
+    for item in data:
+        text = str(item) if is_whole(item) else item
+        if not isinstance(text, str) or not REFERENCE.fullmatch(text):
+            raise value.invalid(REFERENCES, item)
+        if ":" in text:
+            references.append(text.lower()[-PCI_LENGTH:])
+        else:
+            references.append(text.lower() if text.startswith("GPU-") else str(int(text)))
+    return tuple(dict.fromkeys(references))
 
 
 def _scaling(value: Value | None) -> float:
-    """Return the factor. A text is none, as in HAMi's configuration."""
+    """Return the factor. A text is not valid, as in HAMi's configuration."""
     if value is None:
         return Dra.memory_scaling
     number = value.data
@@ -196,9 +206,8 @@ def _check_library(section: Found, dra: Dra) -> None:
 
 def _check_sharing(section: Found, dra: Dra, sharing: Sharing) -> None:
     """Refuse shares of the device plugin on GPUs that it does not have, as far as that is certain."""
-    where = next(
-        (f"{section[path].where}: " for path in section if path.startswith("sharing.")), ""
-    )
+    lines = [section[path].where for path in section if path.startswith("sharing.")]
+    where = f"{lines[0]}: " if lines else ""
     if dra.allocation == DRA and sharing.shares:
         raise ConfigError(
             f"{where}sharing is given, and {ALLOCATION} is {DRA}",
@@ -217,6 +226,6 @@ def _check_sharing(section: Found, dra: Dra, sharing: Sharing) -> None:
 
 
 def _gpu_of(reference: str) -> str:
-    """Return how DRA's devices would name the GPU of a reference in sharing; a MIG device's if it tells."""
+    """Return how DRA's devices would name the GPU of a reference in sharing, also that of a MIG device if it says."""
     parent = reference.removeprefix("MIG-").partition("/")[0]
     return parent.lower() if parent.startswith("GPU-") else reference.partition(":")[0]

@@ -9,7 +9,7 @@ A value comes from a flag, else from the environment, else from the file, else i
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
@@ -41,9 +41,9 @@ def _key(name: str, default: Any, text: str, flags: tuple[str, ...] = (), **more
 
 @dataclass(frozen=True)
 class Gfd:
-    """How labels are made, and where they are written.
+    """The settings of the labels, and where they are written.
 
-    ``sleep`` is in seconds, None is for ever. ``node_feature_api`` is None where nobody chose.
+    ``sleep`` is in seconds, None is for ever. ``node_feature_api`` is None if it is not configured.
     """
 
     oneshot: bool = _key("oneshot", False, "do it once", ("--oneshot", "--once"))
@@ -119,7 +119,7 @@ class DriverConfig:
 
 @dataclass(frozen=True)
 class ContainerConfig:
-    """What containers get with their devices, and by which ways."""
+    """What containers get with their devices, and how it is passed."""
 
     pass_device_specs: bool = Key(
         "flags.plugin.passDeviceSpecs", False, "pass the device nodes to the kubelet as well"
@@ -179,11 +179,6 @@ class ContainerConfig:
         "refuse containers where the IMEX channels are not there",
         ("--imex-required",),
     ).field()
-
-    @property
-    def only_cdi(self) -> bool:
-        """Whether containers get their devices by CDI and by nothing else."""
-        return set(self.device_list_strategies) <= set(BY_CDI)
 
     @property
     def asks_cdi(self) -> bool:
@@ -285,7 +280,11 @@ def parse(
     env: Mapping[str, str] | None = None,
     flags: Mapping[str, str] | None = None,
 ) -> Config:
-    """Build the configuration from a file's text, the environment and flags given by key. ConfigError."""
+    """Build the configuration from a file's text, the environment and flags given by key.
+
+    Raises:
+        ConfigError: if one of them is not valid.
+    """
     env = env or {}
     plain = (key.path for key in KEYS if key.in_file)
     file_values = read(text, source, (*plain, *SECTIONS, *ALLOCATION))
@@ -297,6 +296,10 @@ def parse(
         return {name: values[key.path] for name, key in keys_of(kind).items()}
 
     shared = sharing(file_values)
+    dra = allocation(file_values, shared)
+    notes = file_values.notes  # of which a log can take a few, whoever wrote the file
+    left = len(notes) - MOST_NOTES
+    more = [f"{left} more warnings about the file"] if left > 0 else []
     return Config(
         **of(Config),
         driver=DriverConfig(**of(DriverConfig)),
@@ -307,15 +310,9 @@ def parse(
             **of(HealthConfig), xids=overrides(env.get(DISABLE, ""), env.get(ENABLE, ""))
         ),
         gfd=Gfd(**of(Gfd)),
-        dra=allocation(file_values, shared),
-        notes=_few(file_values.notes),
+        dra=dra,
+        notes=(*notes[:MOST_NOTES], *more),
     )
-
-
-def _few(notes: Sequence[str]) -> tuple[str, ...]:
-    """Return warnings that a log can take, whoever wrote the file."""
-    more = len(notes) - MOST_NOTES
-    return (*notes[:MOST_NOTES], *([f"{more} more warnings about the file"] if more > 0 else []))
 
 
 def overrides(disable: str, enable: str) -> Overrides:
@@ -323,9 +320,8 @@ def overrides(disable: str, enable: str) -> Overrides:
 
     Each has XIDs with commas between, or all (xids, to disable).
     """
-    return Overrides(
-        _numbers(DISABLE, disable, ("all", "xids")), _numbers(ENABLE, enable, ("all",))
-    )
+    ignored = _numbers(DISABLE, disable, ("all", "xids"))
+    return Overrides(ignored, _numbers(ENABLE, enable, ("all",)))
 
 
 def _numbers(name: str, text: str, everything: tuple[str, ...]) -> frozenset[int] | None:

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, the gpu.node authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""Where YAML becomes data: within limits, and with one kind of error for all that can't. Pure."""
+"""Parses YAML into data, within limits, and with one kind of error for all that can't be parsed. Pure."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ LONGEST_NUMBER: Final = 32
 
 @dataclass(frozen=True)
 class Limits:
-    """How much a text may be. What an alias stands for counts each time, up to twice the characters."""
+    """The limits of a text. The value of an alias counts each time, up to twice the characters."""
 
     characters: int
     nodes: int
 
 
 class TooMuch(yaml.YAMLError):
-    """A text that could be YAML, but not for us. ``problem_mark`` is where, as the library's have it."""
+    """Valid YAML that is beyond a limit. ``problem_mark`` is where, as in the library's errors."""
 
     def __init__(self, problem: str, mark: Any = None) -> None:
         super().__init__(problem)
@@ -33,7 +33,7 @@ class TooMuch(yaml.YAMLError):
 
 @dataclass(frozen=True)
 class _Size:
-    """What a node comes to, with all that is in it."""
+    """The size of a node, with all that is in it."""
 
     characters: int
     nodes: int
@@ -113,7 +113,11 @@ for _kind in ("int", "float"):
 
 
 def compose(text: str, limits: Limits) -> yaml.Node | None:
-    """Return the node that a text holds. YAMLError: it is no YAML, or beyond a limit."""
+    """Return the root node of a text, None if it is empty.
+
+    Raises:
+        YAMLError: if it isn't YAML, or is beyond a limit.
+    """
     if len(text) > limits.characters:
         raise TooMuch(f"it is longer than {limits.characters >> 10} KiB")
     try:
@@ -124,7 +128,11 @@ def compose(text: str, limits: Limits) -> yaml.Node | None:
 
 
 def construct(node: yaml.Node) -> Any:
-    """Return the value of a node of compose(). YAMLError: it can't have one."""
+    """Return the value of a node of compose().
+
+    Raises:
+        YAMLError: if it can't have one.
+    """
     try:
         return Loader("", Limits(0, 0)).construct_document(node)
     except (ValueError, TypeError, ArithmeticError, LookupError, RecursionError) as error:
@@ -132,6 +140,6 @@ def construct(node: yaml.Node) -> Any:
 
 
 def load(text: str, limits: Limits) -> Any:
-    """Return the data that a text holds, as safe_load() does. YAMLError: see compose()."""
+    """Return the data of a text, as safe_load() does, with the errors of compose()."""
     node = compose(text, limits)
     return None if node is None else construct(node)

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, the gpu.node authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""The configuration in force, why the one on disk is not, if so, and the last good one for a start without."""
+"""The configuration in force, and the last good one for a start with one on disk that is refused."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ NAME: Final = "configuration.json"
 RETRY, LONGEST_RETRY = 1.0, 30.0  # seconds between two tries of a configuration that is refused
 STAYS: Final = "configuration refused, the one before stays"
 FALLS_BACK: Final = "configuration refused, the last good one is in force"
-# Returns whether the node could be asked; ConfigError: it does not allow the configuration.
+# Returns whether the node could be asked, and raises ConfigError if it does not allow the configuration.
 Check = Callable[[Config], bool]
 
 
 class LastGood:
-    """Keeps the text of a file below ``folder``; without a folder none is kept.
+    """Stores the text of the configuration below ``folder``; without a folder nothing is stored.
 
-    Flags and the environment are not kept: they are those of the present start.
+    Flags and the environment are not stored: they are those of the present start.
     """
 
     def __init__(self, source: Source, folder: Path | None) -> None:
@@ -44,7 +44,7 @@ class LastGood:
         self._text = self._read()
 
     def load(self) -> Loaded | None:
-        """Return the configuration, None where there is none that can be used."""
+        """Return the configuration, None if there is none that can be used."""
         if self._text is None:
             return None
         try:
@@ -55,7 +55,7 @@ class LastGood:
             return None
 
     def keep(self, loaded: Loaded) -> None:
-        """Keep the configuration in force, without waiting for the disk."""
+        """Store the configuration in force, without waiting for the disk."""
         if self._file is not None and loaded.text != self._text:
             self._worker.start(lambda: self.chore.run(loaded))
 
@@ -83,9 +83,15 @@ class LastGood:
 
 
 class InForce:
-    """``host_root`` is where the node's / is seen. ConfigError: there is none to begin with.
+    """The configuration in force. One that is refused is tried again: the reason may pass, as clients that end.
 
-    What is refused is tried again by itself: the reason may pass, as clients that end.
+    Attributes:
+        judged: Whether the node was asked about it, and allows it.
+        problem: Why the one on disk is not in force, empty if it is.
+        fallback: Whether it is the last good one of an earlier process.
+
+    Raises:
+        ConfigError: if there is none to begin with.
     """
 
     def __init__(
@@ -103,9 +109,7 @@ class InForce:
         self._backoff = Backoff(RETRY, LONGEST_RETRY, jitter=0)  # nobody but this node is asked
         self._judging = Backoff(RETRY, LONGEST_RETRY, jitter=0)
         self._retry_at = self._judge_at = 0.0
-        self._judged = False
-        self.problem = ""
-        self.fallback = False  # whether it is the last good one of an earlier process
+        self.judged, self.problem, self.fallback = False, "", False
         try:
             self._loaded = source.load()
         except Exception as error:  # also what nobody foresaw: no file may end the service of GPUs
@@ -121,16 +125,11 @@ class InForce:
 
     @property
     def digest(self) -> str:
-        """That of its file."""
+        """The digest of its file."""
         return self._loaded.digest
 
-    @property
-    def judged(self) -> bool:
-        """Whether the node was asked about it, and allows it."""
-        return self._judged
-
     def reload(self, check: Check, *, asked: bool) -> bool:
-        """Take the configuration on disk if it is another one, or was asked for. Returns whether it was."""
+        """Load the configuration on disk if it has changed, or was asked for. Return whether it was loaded."""
         changed = self._watch.changed() or asked
         if changed:
             self._backoff.reset()
@@ -143,7 +142,7 @@ class InForce:
             self._refuse(STAYS, error, again=not changed)
             return False
         news = asked or self.fallback or loaded != self._loaded
-        self._loaded, self._judged, self.fallback, self.problem = loaded, judged, False, ""
+        self._loaded, self.judged, self.fallback, self.problem = loaded, judged, False, ""
         self._judge_at = 0.0
         self._observer.count(RELOADS, "accepted")
         if news:
@@ -151,22 +150,22 @@ class InForce:
         return news
 
     def judge(self, check: Check) -> None:
-        """Judge what a start took as soon as the node can be asked, and keep it for the next if it is good.
+        """Judge what a start took as soon as the node can be asked, and store it for the next if it is good.
 
-        Instead of what the node refuses the last good configuration is in force, as it would be
-        if the daemon had not ended; where there is none, what was taken stays.
+        If the node refuses it, the last good configuration is in force instead, as it would be had the daemon not
+        ended; if there is none, what was taken stays.
         """
-        if not self._judged and self._clock() >= self._judge_at:
+        if not self.judged and self._clock() >= self._judge_at:
             try:
-                self._judged = check(self.config)
+                self.judged = check(self.config)
             except Exception as error:  # as above
                 self._judge_at = self._clock() + self._judging.failed()
                 self._replace(check, error)
-        if self._judged and not self.fallback:
+        if self.judged and not self.fallback:
             self._last_good.keep(self._loaded)
 
     def log(self, event: str, **more: str) -> None:
-        """Log the configuration, and what it leaves open."""
+        """Log the configuration, and warnings about it."""
         values = asdict(self.config)
         del values["notes"]
         logs.info(event, **more, **values)
@@ -174,7 +173,7 @@ class InForce:
             logs.warning(warning)
 
     def _replace(self, check: Check, error: Exception) -> None:
-        """Put the last good configuration in force, if it is another one that the node allows."""
+        """Put the last good configuration in force, if it differs and the node allows it."""
         last = self._last_good.load()
         if last is None or last.text == self._loaded.text:
             return
@@ -189,13 +188,13 @@ class InForce:
             self.log("configuration loaded")
 
     def _fall_back(self, last: Loaded, error: Exception) -> None:
-        self._loaded, self._judged, self.fallback = last, True, True
+        self._loaded, self.judged, self.fallback = last, True, True
         self._refuse(FALLS_BACK, error)
 
     def _refuse(self, message: str, error: Exception, *, again: bool = False) -> None:
         """Note why the configuration on disk is not in force, and log it unless that is known."""
-        foreseen = isinstance(error, (ConfigError, OSError))
-        problem = str(error) if foreseen else f"{type(error).__name__}: {error}"
+        is_known = isinstance(error, (ConfigError, OSError))
+        problem = str(error) if is_known else f"{type(error).__name__}: {error}"
         if not again or problem != self.problem:
             logs.error(message, cause=problem)
             self._observer.count(RELOADS, "refused")

@@ -28,8 +28,8 @@ class Key:
     """One key of NVIDIA's device plugin schema v1, or of our own, and how else it can be given.
 
     ``default`` is as a file has it. ``read`` gets where a value was given and the value, and returns it
-    typed. ``flags`` are those of a key that has a help, where not called as the key is; ``variables``
-    are the environment's, where they are not called as the flags are.
+    typed. ``flags`` are those of a key that has a help, if not called as the key is; ``variables``
+    are the environment's, if they are not called as the flags are.
     """
 
     path: str
@@ -50,7 +50,7 @@ class Key:
 
     @property
     def kind(self) -> type:
-        """What a file has: bool, str or list."""
+        """The type of its value in a file: bool, str or list."""
         kinds = {tuple: list, type(None): bool}
         return kinds.get(type(self.default), type(self.default))
 
@@ -72,7 +72,11 @@ class Key:
         return field(default=self.read(self.path, self.default), metadata={"key": self})
 
     def value(self, written: Value | None, env: Mapping[str, str], flags: Mapping[str, str]) -> Any:
-        """Return the typed value: a flag's, the environment's, the file's or the default. ConfigError."""
+        """Return the typed value: a flag's, the environment's, the file's or the default.
+
+        Raises:
+            ConfigError: if it is not valid.
+        """
         if self.path in flags:
             where = f"flag {self.flags[0] if self.flags else self.path}"
             value = self._from_text(where, flags[self.path])
@@ -136,16 +140,23 @@ def dashed(name: str) -> str:
 
 
 def absolute(where: str, path: str) -> str:
-    """Return a path as it is. ConfigError: it is neither empty nor absolute."""
+    """Return a path as it is.
+
+    Raises:
+        ConfigError: if it is neither empty nor absolute.
+    """
     if path and not path.startswith("/"):
         raise invalid(where, path, "an absolute path")
     return path
 
 
 def address(where: str, text: str) -> tuple[str, int] | None:
-    """Return the IP address and the port; None for ``off``. ConfigError: ``where`` it is wrong.
+    """Return the IP address and the port, None for ``off``.
 
-    Names are not looked up: what they mean may change, and a look-up may take long.
+    Names are not looked up: their address may change, and a look-up may take long.
+
+    Raises:
+        ConfigError: if it isn't an IP address with a port.
     """
     if text == "off":
         return None
@@ -163,9 +174,12 @@ def address(where: str, text: str) -> tuple[str, int] | None:
 
 
 def interval(where: str, text: str) -> float | None:
-    """Return the seconds of a duration such as 1m30s, None for ever. ConfigError: it is none.
+    """Return the seconds of a duration such as 1m30s, None for infinite.
 
     A number without a unit is nanoseconds, as in NVIDIA's own.
+
+    Raises:
+        ConfigError: if it isn't a duration from a second to a year.
     """
     if text == "infinite":
         return None

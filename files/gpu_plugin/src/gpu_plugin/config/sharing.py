@@ -1,7 +1,7 @@
 # Copyright (c) 2026, the gpu.node authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""The parts of the configuration that are lists: who shares what, and which names things get. Pure."""
+"""The parts of the configuration that are lists: how devices are shared, and the names of resources. Pure."""
 
 from __future__ import annotations
 
@@ -72,13 +72,13 @@ TIME_SLICES: Final = ("default", "short", "medium", "long")  # by the driver's n
 
 @dataclass(frozen=True)
 class Rule:
-    """Hardware whose product name or MIG profile looks like ``pattern`` is advertised as ``name``."""
+    """Devices whose product name or MIG profile matches ``pattern`` are advertised as ``name``."""
 
     pattern: str
     name: str
 
     def matches(self, text: str) -> bool:
-        """Return whether a text looks like the pattern as a whole; a star is any text."""
+        """Return whether the whole text matches the pattern; a star is any text."""
         first, *parts = self.pattern.split("*")
         if not parts:
             return text == first
@@ -96,14 +96,18 @@ class Rule:
 
 @dataclass(frozen=True)
 class Naming:
-    """The user's rules, the first that matches counts. Without one the usual names hold."""
+    """The user's rules, of which the first that matches counts. Without one the usual names are used."""
 
     gpus: tuple[Rule, ...] = ()
     mig: tuple[Rule, ...] = ()
 
 
 def qualified(name: str) -> str:
-    """Return a resource's full name. NodeError: it can't be one."""
+    """Return a resource's full name.
+
+    Raises:
+        NodeError: if it is not valid.
+    """
     full = name if name.startswith(f"{VENDOR}/") else f"{VENDOR}/{name}"
     if len(full) > LONGEST:
         cause = f"{cut(full)} has more than {LONGEST} characters"
@@ -120,7 +124,7 @@ def resource_name(profile: str) -> str:
 
 
 def named(rules: Iterable[Rule], text: str) -> str:
-    """Return the name that the first rule which matches gives; an empty one where none does."""
+    """Return the name of the first rule that matches, empty if none does."""
     return next((rule.name for rule in rules if rule.matches(text)), "")
 
 
@@ -129,7 +133,7 @@ class Share:
     """Devices of a resource that several containers use at once, and what they are advertised as.
 
     ``first`` is how many of them, ``devices`` are indices and UUIDs; without either it is all.
-    They take turns of ``time_slice``, or use it at the same time where ``mps`` says how.
+    Containers take turns of ``time_slice``, or with ``mps`` use a device at the same time.
     """
 
     name: str
@@ -181,18 +185,14 @@ def _rules(values: Found, path: str) -> Iterator[Rule]:
 
 
 def sharing(values: Found) -> Sharing:
-    """Return what the section sharing asks for. Of two strategies MPS takes its devices first.
+    """Return the sharing of the section of that name. Of two strategies MPS takes its devices first.
 
-    What time-slicing asks for as well is noted: in NVIDIA's plugin it gives way to MPS altogether.
+    Devices that time-slicing names as well are noted: in NVIDIA's plugin it gives way to MPS altogether.
     """
     by_mps = _disjoint(values, _strategy(values, "mps"))
     shares = [share for _at, share in by_mps]
     for at, share in _disjoint(values, _strategy(values, "timeSlicing")):
-        taken = [
-            share_taken
-            for share_taken in shares
-            if share_taken.mps and share_taken.name == share.name
-        ]
+        taken = [other for other in shares if other.mps and other.name == share.name]
         if both := _both(share, taken):
             place = f"{values[at].where}: {at}: {cut(both)} of {share.name}"
             values.notes.append(f"{place} is shared by MPS, which wins")
@@ -203,7 +203,7 @@ def sharing(values: Found) -> Sharing:
 
 
 def _disjoint(values: Found, entries: Iterable[tuple[str, Share]]) -> list[tuple[str, Share]]:
-    """Return the entries of a strategy. ConfigError: two of them ask for the same devices."""
+    """Return the entries of a strategy; an error if two of them name the same devices."""
     checked: list[tuple[str, Share]] = []
     by_name: dict[str, list[Share]] = {}
     for at, share in entries:

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, the gpu.node authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""Where the configuration comes from: a command's flags, and the file that they win over."""
+"""The sources of the configuration: a command's flags, and the file that they win over."""
 
 from __future__ import annotations
 
@@ -81,18 +81,30 @@ class Source:
         self._env, self._flags = env, flags_given(options)
 
     def load(self) -> Loaded:
-        """Return what the file says; what an empty one does where none is there or asked for. ConfigError."""
+        """Return the file's configuration, or that of an empty file if there is no file and none was named.
+
+        Raises:
+            ConfigError: if the file can't be read, or is not valid.
+        """
         text = read(self.path)[0] if self._required or self.path.exists() else ""
         return self.parse(text, str(self.path))
 
     def parse(self, text: str, where: str) -> Loaded:
-        """Return what a text says that stands ``where``. ConfigError."""
+        """Return the configuration in a text; ``where`` is its name for errors.
+
+        Raises:
+            ConfigError: if it is not valid.
+        """
         digest = hashlib.sha256(text.encode()).hexdigest()
         return Loaded(parse(text, where, self._env, self._flags), text, digest)
 
 
 def read(path: Path) -> tuple[str, str]:
-    """Return a file's text and the digest of its bytes. ConfigError: it can't be read."""
+    """Return a file's text and the digest of its bytes.
+
+    Raises:
+        ConfigError: if it can't be read.
+    """
     try:
         with files.failing(f"can't read {path}", ConfigError):
             data = bounded.read(path, LONGEST)
@@ -112,7 +124,7 @@ class ConfigWatch:
         self._since = 0.0
 
     def changed(self) -> bool:
-        """Tell, once for each change, that the file is another one and no longer being written."""
+        """Return, once for each change, that the file has changed and is no longer being written."""
         stamp = files.stamp(self._path)
         if stamp is None or stamp == self._seen:
             self._coming = None
@@ -127,7 +139,7 @@ class ConfigWatch:
 
 
 def warnings(config: Config, root: Path) -> list[str]:
-    """Return what there is to warn of. ``root`` is where the node's / is seen, if it is seen at all."""
+    """Return warnings about the configuration. ``root`` is where the node's / is seen, if it is seen at all."""
     try:
         text = bounded.read_text(root / TOOLKIT_CONFIG.lstrip("/"))
     except (OSError, UnicodeDecodeError):

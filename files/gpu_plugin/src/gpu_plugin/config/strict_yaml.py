@@ -1,7 +1,7 @@
 # Copyright (c) 2026, the gpu.node authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""Read a YAML (or JSON) mapping whose keys are all known, and say where it is wrong. Pure."""
+"""Reads a YAML (or JSON) mapping whose keys are all known, with errors that name the line. Pure."""
 
 from __future__ import annotations
 
@@ -80,9 +80,9 @@ class Value:
 
 
 class Found(dict[str, Value]):
-    """The values of a file by dotted key; one that is null is not there.
+    """The values of a file by dotted key, without those that are null.
 
-    ``notes`` are warnings: what was read otherwise than it may have been meant.
+    ``notes`` are warnings about keys and values that may have been meant otherwise.
     """
 
     def __init__(self, values: Iterable[Value] = (), notes: Iterable[str] = ()) -> None:
@@ -103,7 +103,7 @@ class Found(dict[str, Value]):
         return self[f"{at}.{key}"]
 
     def flag(self, path: str) -> bool | None:
-        """Return what is true or false, None where it is not given."""
+        """Return the value of a switch, None if it is not given."""
         return self[path].flag() if path in self else None
 
 
@@ -181,16 +181,10 @@ class _Reader:
                 if data is not None:
                     yield Value(place, data, self._where(value_node))
             else:
-                self._check_unwrapped()
                 raise self._unknown(path, section, where)
 
-    def _check_unwrapped(self) -> None:
-        with contextlib.suppress(yaml.YAMLError):
-            if hint := unwrap_hint(plain_yaml.construct(self._root)):
-                raise ConfigError(f"{self.source}: not a configuration", hint=hint)
-
     def _pairs(self, node: yaml.MappingNode, at: str) -> Iterator[Pair]:
-        """Yield the keys and values of a mapping, and of those merged into it what it has not itself."""
+        """Yield the keys and values of a mapping, and of those merged into it the keys that it lacks."""
         merges = [pair for pair in node.value if pair[0].tag == MERGE]
         own = [pair for pair in node.value if pair[0].tag != MERGE]
         if len(merges) > 1:
@@ -206,16 +200,12 @@ class _Reader:
                         f"{self._where(key)}: {_below(at, '<<')} is not a mapping",
                         cause="expected an alias of a mapping, or a list of them",
                     )
-                added = [
-                    pair
-                    for pair in self._pairs(mapping_node, at)
-                    if _written(pair[0]).casefold() not in known
-                ]
-                yield from added
-                known.update(_written(name).casefold() for name, _value in added)
+                merged = list(self._pairs(mapping_node, at))
+                yield from (pair for pair in merged if _written(pair[0]).casefold() not in known)
+                known.update(_written(name).casefold() for name, _value in merged)
 
     def _key(self, node: yaml.Node, section: str, at: str) -> str:
-        """Return a key as it is called, however its case is. One in another case is noted."""
+        """Return a key in its usual case. One in another case is noted."""
         key = _written(node)
         path = _below(_plainly(section), key)
         known = self.folded.get(path.casefold(), path)
@@ -243,6 +233,9 @@ class _Reader:
             yield from self.walk(item, section, place)
 
     def _unknown(self, path: str, section: str, where: str) -> ConfigError:
+        with contextlib.suppress(yaml.YAMLError):
+            if hint := unwrap_hint(plain_yaml.construct(self._root)):
+                return ConfigError(f"{self.source}: not a configuration", hint=hint)
         known = {_plainly(key) for key in self.keys | self.sections}
         near = nearest(_plainly(path), _plainly(section), known, set(_paths(self._root)))
         hint = f"did you mean {' or '.join(near)}?" if near else ""
@@ -313,7 +306,7 @@ def nearest(
         return (siblings or candidates)[:1]
 
     def likeness(key: str) -> tuple[bool, bool, int]:
-        """Rank the right word in another place: below the section, in one that the file has, or with its beginning."""
+        """Rank a known key of the same word by how near its section is to that of the file."""
         parent = key.rpartition(".")[0]
         pairs = zip(parent.split("."), section.split("."), strict=False)
         shared = sum(1 for _pair in takewhile(lambda pair: pair[0] == pair[1], pairs))

@@ -1,18 +1,18 @@
 # Copyright (c) 2026, the gpu.node authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""How the devices are, for the kubelet, which shows it in the status of pods."""
+"""The health of devices for the kubelet, which shows it in the status of pods."""
 
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Final
 
 from .._shared._base.dra.checkpoint import Device
 from .._shared._base.text.shown import cut
-from ..model.inventory import GpuView, Inventory
+from ..model.inventory import Inventory
 from .prepare.plan import NAME
 
 AGAIN: Final = 10.0  # seconds; a kubelet that hears nothing for 30 takes all for unknown
@@ -22,7 +22,7 @@ MOST_STREAMS: Final = 4  # each holds a worker for as long as it is open; the ku
 
 @dataclass(frozen=True)
 class DeviceHealth:
-    """A device's health: None where it is not known; a message that says more."""
+    """A device's health, None if it is not known, with a message."""
 
     pool: str
     device: str
@@ -39,29 +39,24 @@ def health(
     """
     views = {view.gpu.minor: view for view in judged.gpus}
     uuids = {device.device: device.instance.uuid for device in held if device.instance}
-    every = dict.fromkeys(
-        [*((pool, name) for name in names), *((device.pool, device.device) for device in held)]
-    )
-    return tuple(
-        _device_health(of, name, views, uuids.get(name, ""), judged.absent) for of, name in every
-    )
-
-
-def _device_health(
-    pool: str, name: str, views: Mapping[int, GpuView], mig: str, absent: str
-) -> DeviceHealth:
-    match = NAME.fullmatch(name)
-    view = views.get(int(match["minor"])) if match else None
-    if absent or view is None:
-        return DeviceHealth(pool, name, None, cut(absent or "no GPU has that number", LONGEST))
-    problem = view.problem or view.mig_problems.get(mig)
-    if not problem and match and match["id"] is None:
-        problem = next(iter(view.mig_problems.values()), None)
-    return DeviceHealth(pool, name, problem is None, cut(str(problem), LONGEST) if problem else "")
+    result: dict[tuple[str, str], DeviceHealth] = {}
+    for place in (*((pool, name) for name in names), *((item.pool, item.device) for item in held)):
+        match = NAME.fullmatch(place[1])
+        view = views.get(int(match["minor"])) if match else None
+        if judged.absent or match is None or view is None:
+            message = judged.absent or "no GPU has that number"
+            result[place] = DeviceHealth(*place, None, cut(message, LONGEST))
+            continue
+        problem = view.problem or view.mig_problems.get(uuids.get(place[1], ""))
+        if not problem and match["id"] is None:
+            problem = next(iter(view.mig_problems.values()), None)
+        message = cut(str(problem), LONGEST) if problem else ""
+        result[place] = DeviceHealth(*place, problem is None, message)
+    return tuple(result.values())
 
 
 class HealthNews:
-    """What was found last, and who waits for it."""
+    """The latest health of the devices, for the streams that wait for it."""
 
     def __init__(self) -> None:
         self._devices: tuple[DeviceHealth, ...] = ()
@@ -77,7 +72,7 @@ class HealthNews:
                 self._changed.notify_all()
 
     def wake(self) -> None:
-        """Let those who wait look whether they still should."""
+        """Let the streams check whether they still have a reader."""
         with self._changed:
             self._changed.notify_all()
 
@@ -90,33 +85,26 @@ class HealthNews:
     def follow(
         self, active: Callable[[], bool], again: float = AGAIN
     ) -> Iterator[tuple[DeviceHealth, ...]]:
-        """Yield the health at once, when it changes, and every ``again`` seconds, while somebody listens.
+        """Yield the health at once, when it changes, and every ``again`` seconds, until the reader is gone.
 
-        The oldest stream makes way where there are too many.
+        The oldest stream ends where there are too many.
         """
-        me = object()
+        stream = object()
         sent: tuple[DeviceHealth, ...] | None = None
+
+        def is_over() -> bool:
+            return self._closing or stream not in self._streams or not active()
+
+        def is_due() -> bool:
+            return is_over() or self._devices != sent
+
         with self._changed:
-            self._streams = [*self._streams[-MOST_STREAMS + 1 :], me]
+            self._streams = [*self._streams[-MOST_STREAMS + 1 :], stream]
             self._changed.notify_all()
-        while self._wait(me, active, sent, again):
-            sent = self._devices
+        while True:
+            with self._changed:
+                self._changed.wait_for(is_due, 0 if sent is None else again)
+                if is_over():
+                    return
+                sent = self._devices
             yield sent
-
-    def _wait(
-        self,
-        stream: object,
-        active: Callable[[], bool],
-        sent: tuple[DeviceHealth, ...] | None,
-        again: float,
-    ) -> bool:
-        """Wait until there is something to send. Returns whether the stream goes on."""
-        with self._changed:
-            self._changed.wait_for(
-                lambda: self._over(stream, active) or self._devices != sent,
-                0 if sent is None else again,
-            )
-            return not self._over(stream, active)
-
-    def _over(self, stream: object, active: Callable[[], bool]) -> bool:
-        return self._closing or stream not in self._streams or not active()

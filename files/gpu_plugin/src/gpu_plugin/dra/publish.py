@@ -1,7 +1,7 @@
 # Copyright (c) 2026, the gpu.node authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""Keeps a node's ResourceSlices as they are wanted, whoever changes or wipes them, and writes nothing else.
+"""Keeps a node's ResourceSlices as they should be, also if others change or delete them, and writes nothing else.
 
 The kubelet deletes them when it starts, and half a minute after the driver's socket fell silent.
 """
@@ -33,7 +33,7 @@ Json = dict[str, Any]
 
 
 class GateOff(NodeError):
-    """The API server keeps less of a slice than it was sent; without it GPUs would be given away twice."""
+    """The API server stores less of a slice than it was sent; without it GPUs would be allocated twice."""
 
     def __init__(self, gates: Sequence[str]) -> None:
         super().__init__(
@@ -45,9 +45,9 @@ class GateOff(NodeError):
 
 @dataclass(frozen=True)
 class Standing:
-    """What is published: the pool's generation, its slices and devices.
+    """The published pool: its generation, and how many slices and devices it has.
 
-    ``problem`` is why that is not, or may not be, what is wanted; empty where it is.
+    ``problem`` is why it is not, or may not be, as it should be, empty if it is.
     """
 
     generation: int = 0
@@ -57,9 +57,9 @@ class Standing:
 
 
 class Publisher:
-    """``want()`` is all that others call; the work is done in two threads, and nobody waits for them.
+    """Publishes the slices of want() in two threads, for which nobody waits.
 
-    ``pause`` are the seconds before the first new try where something fails.
+    ``pause`` are the seconds before the first new try after a failure.
     """
 
     def __init__(self, api: SliceApi, node: str, pause: float = FIRST_PAUSE) -> None:
@@ -82,12 +82,12 @@ class Publisher:
         ]
 
     def start(self) -> None:
-        """Begin with it."""
+        """Start both threads."""
         for thread in self._threads:
             thread.start()
 
     def stop(self) -> None:
-        """End, and leave the slices: who comes next goes on with them. A call under way is not waited for."""
+        """End, and leave the slices to the next process. A call under way is not waited for."""
         with self._news:
             self._stopping.set()
             self._news.notify_all()
@@ -95,7 +95,7 @@ class Publisher:
     def want(self, specs: Sequence[Json]) -> None:
         """Publish these slices from now on, in place of all others of the node; none removes them.
 
-        Nothing is asked of the API where they are the same as before.
+        If they are the same as before, the API is not called.
         """
         with self._news:
             if tuple(specs) != self._desired:
@@ -103,13 +103,18 @@ class Publisher:
                 self._news.notify_all()
 
     def withdraw(self, seconds: float) -> bool:
-        """Publish nothing from now on. Returns whether nothing is left within so many seconds."""
+        """Publish nothing from now on. Return whether nothing is left within so many seconds."""
         self.want(())
         with self._news:
             return self._news.wait_for(lambda: self.standing == Standing(problem=""), seconds)
 
     def sync(self) -> None:
-        """Look at what there is and bring it to what is wanted, once. ApiError, GateOff."""
+        """Bring the node's slices to what they should be, once.
+
+        Raises:
+            ApiError: if the API server refused, or can't be reached.
+            GateOff: if it drops fields of slices without which they must not be published.
+        """
         for attempt in range(AT_ONCE):
             desired = self._desired
             if desired is None:
@@ -140,11 +145,15 @@ class Publisher:
                 self._backoffs[0].reset()
                 pause = LOOK * random.uniform(0.9, 1.1)
             except Exception as error:  # whatever it is, it must not end the thread unnoticed
-                self._failed(error)
+                is_known = isinstance(error, NodeError)
+                problem = cut(str(error) if is_known else f"{type(error).__name__}: {error}")
+                if problem != self.standing.problem:
+                    logs.warning("ResourceSlices can't be published, trying again", cause=problem)
+                self.standing = replace(self.standing, problem=problem)
                 pause = self._backoffs[0].failed()
 
     def _wait(self, seconds: float) -> bool:
-        """Wait until there is something to do, or for so long. Returns whether to go on."""
+        """Wait until there is something to do, or for so long. Return whether to go on."""
         with self._news:
             if not self._due:
                 self._news.wait_for(lambda: self._called() or self._disturbed(), seconds)
@@ -157,40 +166,36 @@ class Publisher:
         return self._due or self._stopping.is_set()
 
     def _disturbed(self) -> bool:
-        """Return whether somebody else wrote; what we wrote is heard of too, maybe before it is answered."""
+        """Return whether others wrote; our own writes are events too, maybe before they are answered."""
         return not self._ours.issuperset(self._events)
 
     def _carry_out(self, due: Sequence[Change]) -> None:
         if due:
             self._ours = set()
-        made_anew = [created for created in due if created.action == CREATE]
-        for created in made_anew:  # before anybody can see them
-            self._gates(created, self._api.trial(created.spec)["spec"])
-        owner = self._api.owner() if made_anew else {}
-        for created in due:
-            if created.action == DELETE and created.before:
-                self._delete(created.before)
+        new = [change for change in due if change.action == CREATE]
+        for change in new:  # before anybody can see them
+            self._gates(change, self._api.trial(change.spec)["spec"])
+        owner = self._api.owner() if new else {}
+        for change in due:
+            if change.action == DELETE and change.before:
+                self._delete(change.before)
                 continue
-            made = (
-                self._api.replace(created.before, created.spec)
-                if created.before
-                else self._api.create(created.name, created.spec, owner)
+            stored = (
+                self._api.replace(change.before, change.spec)
+                if change.before
+                else self._api.create(change.name, change.spec, owner)
             )
-            self._ours.add((created.name, str(made["metadata"]["resourceVersion"])))
-            self._check(created, made["spec"])
+            self._ours.add((change.name, str(stored["metadata"]["resourceVersion"])))
+            gates = self._gates(change, stored["spec"])
+            self._sent.pop(change.name, None)
+            if gates:  # the server keeps less than it was sent
+                self._sent[change.name] = plain(change.spec), plain(stored["spec"])
+                logs.warning("the API server drops a part of ResourceSlices", gates=gates)
 
     def _delete(self, published: Mapping[str, Any]) -> None:
         meta = published["metadata"]
         self._ours.add((meta["name"], meta["uid"]))
         self._api.delete(published)
-
-    def _check(self, sent: Change, stored: Json) -> None:
-        """Note what the server kept, where that is less. GateOff."""
-        gates = self._gates(sent, stored)
-        self._sent.pop(sent.name, None)
-        if gates:
-            self._sent[sent.name] = plain(sent.spec), plain(stored)
-            logs.warning("the API server drops a part of ResourceSlices", gates=gates)
 
     def _gates(self, sent: Change, stored: Json) -> list[str]:
         """Return the gates that the server lacks. Slices without counters would give a GPU away twice, so none stay."""
@@ -202,15 +207,12 @@ class Publisher:
         return gates
 
     def _as_sent(self, there: Sequence[Json]) -> list[Json]:
-        """Return slices as they were sent, where the server keeps no more of them than it does."""
+        """Return slices as they were sent, where they are as the server stored them then."""
         result = []
         for published in there:
             sent, stored = self._sent.get(published["metadata"]["name"], ({}, {}))
-            result.append(
-                {**published, "spec": sent}
-                if sent and plain(published["spec"]) == stored
-                else published
-            )
+            unchanged = sent and plain(published["spec"]) == stored
+            result.append({**published, "spec": sent} if unchanged else published)
         return result
 
     def _log_published(self, specs_desired: Sequence[Json], specs: Sequence[Json]) -> None:
@@ -228,13 +230,6 @@ class Publisher:
         if before != self.standing:
             counts = {"generation": self.standing.generation, "devices": devices}
             logs.info("ResourceSlices are published", slices=len(specs_desired), **counts)
-
-    def _failed(self, error: Exception) -> None:
-        foreseen = isinstance(error, NodeError)
-        problem = cut(str(error) if foreseen else f"{type(error).__name__}: {error}")
-        if problem != self.standing.problem:
-            logs.warning("ResourceSlices can't be published, trying again", cause=problem)
-        self.standing = replace(self.standing, problem=problem)
 
     # --- the thread that watches ---
 

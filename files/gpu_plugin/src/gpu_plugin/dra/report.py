@@ -8,15 +8,15 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
-from prometheus_client.metrics_core import GaugeMetricFamily, Metric
+from prometheus_client.metrics_core import Metric
 from prometheus_client.registry import Collector
 
-from .._shared._base.dra.checkpoint import STATES, Device, PreparedClaim
+from .._shared._base.dra.checkpoint import STATES, PreparedClaim
 from .._shared._base.dra.names import CORES, GPU, MEMORY
-from ..model.inventory import GpuView, Inventory
-from ..observer import MOST_SERIES, PREFIX, Observer
+from ..model.inventory import Inventory
+from ..observer import MOST_SERIES, Observer
 from ..report.endpoint import Page
-from ..report.pages import served
+from ..report.pages import gauge, served
 from ..report.probes import health
 from ..slices.taints import UNENFORCED
 from ..tools.process import Last
@@ -34,21 +34,20 @@ def describe_claims(prepared: Iterable[PreparedClaim]) -> list[dict[str, Any]]:
             "uid": claim.uid,
             "state": claim.state,
             "enforcement": claim.enforcement,
-            "devices": [_describe_device(device) for device in claim.devices],
+            "devices": [
+                {
+                    "device": device.device,
+                    "request": device.request,
+                    "gpu": device.gpu,
+                    "mig": device.instance.uuid if device.instance else "",
+                    "share_id": device.share_id,
+                    "consumed": dict(device.consumed),
+                }
+                for device in claim.devices
+            ],
         }
         for claim in sorted(prepared, key=lambda claim: (claim.namespace, claim.name, claim.uid))
     ]
-
-
-def _describe_device(device: Device) -> dict[str, Any]:
-    return {
-        "device": device.device,
-        "request": device.request,
-        "gpu": device.gpu,
-        "mig": device.instance.uuid if device.instance else "",
-        "share_id": device.share_id,
-        "consumed": dict(device.consumed),
-    }
 
 
 def usage_by_gpu(
@@ -88,17 +87,15 @@ def unhealthy_gpus(
         publish: What a GPU outside of MIG mode is published as: all, gpu or share.
     """
     views = {view.gpu.uuid: view for view in judged.gpus}
-    reasons = {uuid: _first_problem(views[uuid]) for uuid in uuids if uuid in views}
-    for uuid, reason in reasons.items():
-        has_shares = publish != GPU and not views[uuid].gpu.mig_current
-        if not reason and has_shares and unenforced.get(uuid):
+    reasons = {}
+    for uuid in uuids:
+        if (view := views.get(uuid)) is None:
+            continue
+        if problem := view.problem or next(iter(view.mig_problems.values()), None):
+            reasons[uuid] = str(problem.kind.value)
+        elif publish != GPU and not view.gpu.mig_current and unenforced.get(uuid):
             reasons[uuid] = UNENFORCED
-    return {uuid: reason for uuid, reason in reasons.items() if reason}
-
-
-def _first_problem(view: GpuView) -> str:
-    problem = view.problem or next(iter(view.mig_problems.values()), None)
-    return str(problem.kind.value) if problem else ""
+    return reasons
 
 
 class Families(Collector):
@@ -110,10 +107,10 @@ class Families(Collector):
     def collect(self) -> Iterator[Metric]:
         """Yield all families; before the first round they have no samples."""
         state = self._state()
-        claims = _gauge("claims", "Claims that hold devices of this node.", "state")
-        registered = _gauge("registered", "Whether the kubelet knows of the driver.")
+        claims = gauge("dra_claims", "Claims that hold devices of this node.", "state")
+        registered = gauge("dra_registered", "Whether the kubelet knows of the driver.")
         usage = [
-            (key, _gauge(f"gpu_{name}", text, "uuid", "index"))
+            (key, gauge(f"dra_gpu_{name}", text, "uuid", "index"))
             for key, name, text in (
                 ("claims", "claims", "Claims that have a device of a GPU."),
                 ("shares", "shares", "Shares of a GPU that are given."),
@@ -122,18 +119,22 @@ class Families(Collector):
             )
         ]
         labels = ("namespace", "claim", "device", "uuid", "index")
-        devices = _gauge("claim_info", "1 for each device that a claim has.", *labels)
+        devices = gauge("dra_claim_info", "1 for each device that a claim has.", *labels)
         text = "1 for a GPU all of whose devices can be given, else 0."
-        healthy = _gauge("gpu_health", text, "uuid", "index", "reason")
+        healthy = gauge("dra_gpu_health", text, "uuid", "index", "reason")
         text = "1 for a GPU that somebody has set aside, else 0."
-        quarantined = _gauge("gpu_quarantined", text, "uuid", "index")
-        failed = _gauge("chore_failed", "Whether background work failed the last time.", "chore")
+        quarantined = gauge("dra_gpu_quarantined", text, "uuid", "index")
+        failed = gauge("dra_chore_failed", "Whether background work failed the last time.", "chore")
         if state:
             for name in STATES:
                 count = sum(claim["state"] == name for claim in state["claims"])
                 claims.add_metric([name], count)
             registered.add_metric([], state["registered"])
-            for values in _claim_info_labels(state):
+            held = [(claim, device) for claim in state["claims"] for device in claim["devices"]]
+            for claim, device in held[:MOST_SERIES]:
+                uuid = device["gpu"]
+                index = str(state["gpus"][uuid]["index"]) if uuid in state["gpus"] else ""
+                values = [claim["namespace"], claim["name"], device["device"], uuid, index]
                 devices.add_metric(values, 1)
             quarantine = state["quarantine"]
             for uuid, gpu in state["gpus"].items():
@@ -148,21 +149,6 @@ class Families(Collector):
                 failed.add_metric([name], error is not None)
         usage_families = (family for _key, family in usage)
         yield from (claims, registered, devices, *usage_families, healthy, quarantined, failed)
-
-
-def _claim_info_labels(state: State) -> list[list[str]]:
-    """Return the label values of claim_info, one row for each device of a claim, up to MOST_SERIES."""
-    indices = {uuid: str(gpu["index"]) for uuid, gpu in state["gpus"].items()}
-    devices = [(claim, device) for claim in state["claims"] for device in claim["devices"]]
-    return [
-        [claim["namespace"], claim["name"], device["device"], gpu, indices.get(gpu, "")]
-        for claim, device in devices[:MOST_SERIES]
-        for gpu in [device["gpu"]]
-    ]
-
-
-def _gauge(name: str, text: str, *labels: str) -> GaugeMetricFamily:
-    return GaugeMetricFamily(f"{PREFIX}dra_{name}", text, labels=labels)
 
 
 def build_pages(observer: Observer, last: Last) -> dict[str, Page]:

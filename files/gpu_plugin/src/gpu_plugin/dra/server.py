@@ -19,7 +19,8 @@ from typing import Any, Final, NamedTuple, TypeVar
 
 import grpc
 
-from .._shared._base.dra.names import DRIVER
+from .._shared._base.dra.checkpoint import PreparedClaim
+from .._shared._base.dra.names import CDI_KIND, DRIVER
 from .._shared._base.errors import NodeError
 from .._shared._base.text.shown import cut, printable
 from ..kubelet.listener import Listener
@@ -30,8 +31,9 @@ from ..proto.dra_v1 import rpc as v1
 from ..proto.registration_v1 import api_pb2 as registration_pb2
 from ..proto.registration_v1 import rpc as registration
 from ..tools import logs
-from .health import DeviceHealth, HealthNews
-from .prepare.apply import PreparedDevice, Preparer
+from .health import HealthNews
+from .prepare.apply import Preparer
+from .prepare.cdi import cdi_name
 
 WORKERS: Final = 16
 GRACE: Final = 2.0  # seconds for calls in progress when a server stops
@@ -71,10 +73,8 @@ class Calls:
         self._lock = threading.Lock()
         self._in_progress: dict[tuple[str, str], Future[Any]] = {}  # by call and UID
 
-    def prepare(
-        self, claims: Sequence[Claim], seconds: float
-    ) -> Results[tuple[PreparedDevice, ...]]:
-        """Prepare claims; return within ``seconds`` the devices of each, or why it has none."""
+    def prepare(self, claims: Sequence[Claim], seconds: float) -> Results[PreparedClaim]:
+        """Prepare claims; return within ``seconds`` what each has, or why it has nothing."""
         return self._run(PREPARE, claims, seconds, lambda claim: self._preparer.prepare(*claim))
 
     def unprepare(self, claims: Sequence[Claim], seconds: float) -> Results[None]:
@@ -88,7 +88,16 @@ class Calls:
     ) -> Results[T]:
         deadline = time.monotonic() + seconds
         futures = {claim.uid: self._start(call, claim, work) for claim in claims}
-        return {uid: _wait(future, deadline) for uid, future in futures.items()}
+        results: Results[T] = {}
+        for uid, future in futures.items():
+            try:
+                results[uid] = future.result(max(deadline - time.monotonic(), 0.0))
+            except FutureTimeout:
+                reason = "it takes longer than the kubelet waits"
+                results[uid] = NodeError(reason, hint="none: it goes on")
+            except Exception as error:
+                results[uid] = error
+        return results
 
     def _start(self, call: str, claim: Claim, work: Callable[[Claim], T]) -> Future[T]:
         """Start the work on a claim, or join the work that an earlier call has started."""
@@ -116,8 +125,10 @@ class Calls:
         try:
             result, error = work(claim), None
         except Exception as failure:  # the kubelet gets an answer whatever fails
-            result, error = None, _as_node_error(failure)
             name = f"{claim.namespace}/{claim.name}"
+            is_known = isinstance(failure, NodeError)
+            text = str(failure) if is_known else f"{type(failure).__name__}: {failure}"
+            result, error = None, NodeError(cut(printable(text), MAX_ERROR_LENGTH))
             logs.warning(f"{call} failed", claim=name, uid=claim.uid, cause=error)
         self._record_duration(call, time.perf_counter() - started, error is not None)
         # Before the result is there: a call that gets it may ask for the same claim again at once.
@@ -127,23 +138,6 @@ class Calls:
             future.set_exception(error)
         else:
             future.set_result(result)  # type: ignore[arg-type]
-
-
-def _wait(future: Future[Any], deadline: float) -> Any:
-    """Return the result of the work or its error, and an error if there is none by the deadline."""
-    try:
-        return future.result(max(deadline - time.monotonic(), 0.0))
-    except FutureTimeout:
-        return NodeError("it takes longer than the kubelet waits", hint="none: it goes on")
-    except Exception as error:
-        return error
-
-
-def _as_node_error(failure: Exception) -> NodeError:
-    text = (
-        str(failure) if isinstance(failure, NodeError) else f"{type(failure).__name__}: {failure}"
-    )
-    return NodeError(cut(printable(text), MAX_ERROR_LENGTH))
 
 
 class Registration:
@@ -194,7 +188,20 @@ class Driver:
     def __init__(self, socket: Path, registry: Path, calls: Calls, health: HealthNews) -> None:
         self._calls, self._health = calls, health
         self.registered = Registration(socket)
-        self._plugin = _make_listener(socket, self._services())
+        services = {
+            v1.DRA_PLUGIN: {
+                PREPARE: _unary_handler(self._prepare, v1_pb2.NodePrepareResourcesRequest),
+                UNPREPARE: _unary_handler(self._unprepare, v1_pb2.NodeUnprepareResourcesRequest),
+            },
+            health_rpc.HEALTH: {
+                "NodeWatchResources": grpc.unary_stream_rpc_method_handler(
+                    self._watch,
+                    health_pb2.NodeWatchResourcesRequest.FromString,
+                    lambda answer: answer.SerializeToString(),
+                )
+            },
+        }
+        self._plugin = _make_listener(socket, services)
         self._registry = _make_listener(
             registry, {registration.REGISTRATION: self.registered.handlers()}
         )
@@ -220,25 +227,25 @@ class Driver:
         self._registry.stop()
         self._plugin.stop()
 
-    def _services(self) -> dict[str, Handlers]:
-        return {
-            v1.DRA_PLUGIN: {
-                PREPARE: _unary_handler(self._prepare, v1_pb2.NodePrepareResourcesRequest),
-                UNPREPARE: _unary_handler(self._unprepare, v1_pb2.NodeUnprepareResourcesRequest),
-            },
-            health_rpc.HEALTH: {
-                "NodeWatchResources": grpc.unary_stream_rpc_method_handler(
-                    self._watch,
-                    health_pb2.NodeWatchResourcesRequest.FromString,
-                    lambda answer: answer.SerializeToString(),
-                )
-            },
-        }
-
     def _prepare(
         self, request: v1_pb2.NodePrepareResourcesRequest, context: grpc.ServicerContext
     ) -> v1_pb2.NodePrepareResourcesResponse:
-        return _prepare_response(self._calls.prepare(_claims(request), _time_limit(context)))
+        results = self._calls.prepare(_claims(request), _time_limit(context))
+        response = v1_pb2.NodePrepareResourcesResponse()
+        for uid, result in results.items():
+            if isinstance(result, Exception):
+                response.claims[uid].error = str(result)
+                continue
+            response.claims[uid].SetInParent()  # a claim without devices is in the response too
+            for device in result.devices:
+                response.claims[uid].devices.add(
+                    request_names=[device.request.partition("/")[0]],  # subrequests have its name
+                    pool_name=device.pool,
+                    device_name=device.device,
+                    cdi_device_ids=[f"{CDI_KIND}={cdi_name(uid, device)}"],
+                    share_id=device.share_id or None,
+                )
+        return response
 
     def _unprepare(
         self, request: v1_pb2.NodeUnprepareResourcesRequest, context: grpc.ServicerContext
@@ -257,7 +264,17 @@ class Driver:
         if not context.add_callback(self._health.wake):
             return
         for devices in self._health.follow(context.is_active):
-            yield health_pb2.NodeWatchResourcesResponse(devices=map(_health_message, devices))
+            yield health_pb2.NodeWatchResourcesResponse(
+                devices=[
+                    health_pb2.DeviceHealth(
+                        device={"pool_name": device.pool, "device_name": device.device},
+                        health=HEALTH_STATES[device.healthy],
+                        last_updated_time=int(time.time()),
+                        message=device.message,
+                    )
+                    for device in devices
+                ]
+            )
 
 
 def _make_listener(path: Path, services: Mapping[str, Handlers]) -> Listener:
@@ -281,32 +298,3 @@ def _claims(request: Any) -> list[Claim]:
 def _time_limit(context: grpc.ServicerContext) -> float:
     """Return how many seconds an answer may take, so that the kubelet gets it before it gives up."""
     return max(min(context.time_remaining() or KUBELET_TIMEOUT, KUBELET_TIMEOUT) - MARGIN, 0.0)
-
-
-def _prepare_response(
-    results: Results[tuple[PreparedDevice, ...]],
-) -> v1_pb2.NodePrepareResourcesResponse:
-    response = v1_pb2.NodePrepareResourcesResponse()
-    for uid, result in results.items():
-        if isinstance(result, Exception):
-            response.claims[uid].error = str(result)
-            continue
-        response.claims[uid].SetInParent()  # a claim without devices is in the response too
-        for device in result:
-            response.claims[uid].devices.add(
-                request_names=device.requests,
-                pool_name=device.pool,
-                device_name=device.device,
-                cdi_device_ids=[device.cdi],
-                share_id=device.share_id or None,
-            )
-    return response
-
-
-def _health_message(device: DeviceHealth) -> health_pb2.DeviceHealth:
-    return health_pb2.DeviceHealth(
-        device=health_pb2.DeviceIdentifier(pool_name=device.pool, device_name=device.device),
-        health=HEALTH_STATES[device.healthy],
-        last_updated_time=int(time.time()),
-        message=device.message,
-    )

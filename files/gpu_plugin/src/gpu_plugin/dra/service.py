@@ -1,7 +1,7 @@
 # Copyright (c) 2026, the gpu.node authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""The process of the DRA driver: what is known of the GPUs is published, and claims on them are prepared."""
+"""The process of the DRA driver: it publishes the GPUs, and prepares claims on them."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ import signal
 import time
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
@@ -22,7 +23,7 @@ from .._shared._node.quarantine import data_of
 from ..cluster.access import Access
 from ..cluster.kubeconfig import NameWatch
 from ..cluster.rate import Rate
-from ..config.allocation import owner
+from ..config.allocation import Dra, owner
 from ..config.configuration import Config
 from ..config.reload import InForce, LastGood
 from ..config.sources import Source
@@ -62,7 +63,7 @@ NO_LIMIT: Final = Rate(-1)
 
 @dataclass(frozen=True)
 class Paths:
-    """Where things are, and what the node is called."""
+    """The places of files, and the node's name."""
 
     node: str
     kubeconfig: str = ""
@@ -81,7 +82,8 @@ class Paths:
 class Service(Process):
     """The main loop looks and publishes; claims are prepared in threads of their own.
 
-    NodeError: the configuration or the checkpoint can't be used.
+    Raises:
+        NodeError: if the configuration or the checkpoint can't be used.
     """
 
     # After SIGUSR1 the end is for good: the slices go first.
@@ -168,18 +170,19 @@ class Service(Process):
         return self._checkpoint.claims.values()
 
     def round(self) -> None:
-        """Publish what is known, and give claims what they go by.
+        """Look at the GPUs, publish them, and report.
 
         Raises:
-            DriverReplaced, RestartNeeded: Start another process.
+            DriverReplaced, RestartNeeded: if only another process can go on.
         """
         self._name.check(self._publisher.standing.problem)
         asked = self.reloading()
-        self._configuration.reload(self._check_change, asked=asked)
+        before = self._configuration.config.dra
+        self._configuration.reload(partial(self._check, before=before), asked=asked)
         news = self._gpus.tick(self._configuration.config, at_once=asked)
         if news or not self._restored:
             self._faults = self._gpus.faults()
-        self._configuration.judge(self._check_start)
+        self._configuration.judge(self._check)
         config = self._configuration.config
         self._enforcements.dra = config.dra
         self._preparer.snapshot = Snapshot(config, judged(self._gpus.inventory, self._faults))
@@ -191,25 +194,39 @@ class Service(Process):
             self._serve.run()
             if self._configuration.judged:  # or pods of the device plugin might have a GPU of them
                 self._publish.run()
-            self._follow_node()
-            self._look_for_forgotten()
+            # Claims are described anew where the node's own specification has changed.
+            self._files.node(config)
+            if self._files.seen != self._described and self._refreshing.start(self._refresh.run):
+                self._described = self._files.seen
+            is_due = time.monotonic() - self._looked >= LOOK
+            if is_due and self._looking.start(self._forgotten.run):
+                self._looked = time.monotonic()
         if any(folder.lost() for folder in self._folders):
             logs.error("the kubelet's folder was recreated, and only a new process can write there")
             self.stopping = True
-        self._tell()
+        held = self._checkpoint.claims
+        devices = [device for claim in held.values() for device in claim.devices]
+        published = [device["name"] for part in self._slices for device in part.get("devices", ())]
+        self._health.put(health(self._pool, published, devices, self._preparer.snapshot.inventory))
+        state = self._state()
+        self.report(state, state["problem"] or state["state"])
 
     def _take_up(self) -> None:
         self._preparer.restore()
         self._restored = True
 
     def _want(self) -> None:
-        """Publish what there is; before the first look at the GPUs, what an earlier process published stays."""
+        """Publish the devices; before the first look at the GPUs, what an earlier process published stays."""
         inventory, config = self._gpus.inventory, self._configuration.config
         if inventory.absent and not inventory.gpus:
             return
         problems = self._enforcements.problems([gpu.uuid for gpu in self._ours()])
         made = self._made.of(self._checkpoint.claims.values())
-        self._rename_pool()
+        # An earlier release's pool is left once no claim has a device of it, which would be free in another.
+        if {device.pool for claim in self._held() for device in claim.devices} != {
+            self._paths.node
+        }:
+            self._pool = names.pool_name(self._paths.node)
         known = (inventory, config.dra, dict(self._faults), problems, made, self._pool)
         if known != self._built_from:
             where = {"node": self._paths.node, "pool": self._pool}
@@ -217,51 +234,23 @@ class Service(Process):
             self._built_from = known
             self._publisher.want(self._slices)
 
-    def _rename_pool(self) -> None:
-        """Leave the pool of an earlier release once no claim has a device of it, which would be free in another."""
-        held = {device.pool for claim in self._held() for device in claim.devices}
-        if held != {self._paths.node}:
-            self._pool = names.pool_name(self._paths.node)
-
     def _ours(self) -> list[Gpu]:
         dra = self._configuration.config.dra
         gpus = (view.gpu for view in self._gpus.inventory.gpus)
         return [gpu for gpu in gpus if owner(gpu, dra) == names.DRA]
 
-    def _look_for_forgotten(self) -> None:
-        if time.monotonic() - self._looked >= LOOK and self._looking.start(self._forgotten.run):
-            self._looked = time.monotonic()
+    def _check(self, config: Config, before: Dra | None = None) -> bool:
+        """Refuse a configuration that takes a GPU from claims, or from pods of the device plugin.
 
-    def _follow_node(self) -> None:
-        """Describe claims anew where the node's own specification is another one."""
-        self._files.node(self._configuration.config)
-        if self._files.seen != self._described and self._refreshing.start(self._refresh.run):
-            self._described = self._files.seen
-
-    def _check_start(self, config: Config) -> bool:
-        """Refuse a configuration by which others than those who have it get a GPU. Returns if that is known."""
+        Return whether all users are known.
+        """
         check_published(config.dra, self._held())
-        return self._handover.check(config.dra)
-
-    def _check_change(self, config: Config) -> bool:
-        """Refuse one that takes a GPU from claims, or from pods of the device plugin."""
-        check_published(config.dra, self._held())
-        before = self._configuration.config.dra
         return self._handover.check(config.dra, before)
 
     def _took(self, call: str, seconds: float, failed: bool) -> None:
         self._observer.took(seconds, names.DRIVER, call)
         if failed:
             self._observer.count(REFUSALS, names.DRIVER, call, "failed")
-
-    def _tell(self) -> None:
-        """Report to the status file, the metrics, the kubelet and systemd."""
-        held = self._checkpoint.claims
-        devices = [device for claim in held.values() for device in claim.devices]
-        published = [device["name"] for part in self._slices for device in part.get("devices", ())]
-        self._health.put(health(self._pool, published, devices, self._preparer.snapshot.inventory))
-        state = self._state()
-        self.report(state, state["problem"] or state["state"])
 
     def _state(self) -> dict[str, Any]:
         inventory, held = self._gpus.inventory, self._checkpoint.claims.values()

@@ -1,11 +1,11 @@
 # Copyright (c) 2026, the gpu.node authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""What is asked of the Kubernetes API about a node's ResourceSlices.
+"""Requests to the Kubernetes API for a node's ResourceSlices.
 
 The kubelet's own credential may do all of it: the node authorizer lets a node list, watch, create,
-replace and delete the slices that name it, and admission keeps it from those that name another. Of a
-slice that is gone the authorizer knows nothing, so that it says 403 where others are told 404.
+replace and delete the slices that name it, and admission keeps it from those that name another. The
+authorizer does not know a slice that is gone, so that the answer is 403 where others get 404.
 """
 
 from __future__ import annotations
@@ -32,16 +32,21 @@ Json = dict[str, Any]
 
 
 class SliceApi:
-    """The slices of our driver on one node. All calls may raise ApiError."""
+    """The slices of our driver on one node.
+
+    Raises:
+        ApiError: if the API can't be asked, or refuses.
+    """
 
     def __init__(self, access: Access, node: str) -> None:
         self._access, self._node = access, node
+        self._query = {"fieldSelector": f"spec.nodeName={node},spec.driver={DRIVER}"}
         self._safe = False
 
     def all(self) -> tuple[list[Json], str]:
         """Return the slices, and the version from which a watch goes on."""
-        doing, query = "listing ResourceSlices", self._selected()
-        answer = if_there(lambda: self._ask(doing, "GET", PATH, query=query))
+        doing = "listing ResourceSlices"
+        answer = if_there(lambda: self._ask(doing, "GET", PATH, query=self._query))
         if answer is None:
             cause = f"it does not serve {GROUP}"
             raise ApiError(doing, cause, status=MISSING, hint=TOO_OLD)
@@ -52,9 +57,9 @@ class SliceApi:
     def follow(self, version: str, seconds: int) -> Iterator[watch.Event]:
         """Yield the events of so many seconds."""
         ends, doing, lasted = time.monotonic() + seconds, "watching ResourceSlices", False
-        where, query = (self._access, doing, PATH, version, seconds), self._selected()
+        where = (self._access, doing, PATH, version, seconds)
         try:
-            for event in watch.events(*where, query=query, rights=RIGHTS):
+            for event in watch.events(*where, query=self._query, rights=RIGHTS):
                 if event.kind:
                     yield event
             lasted = time.monotonic() >= ends
@@ -73,9 +78,9 @@ class SliceApi:
         return {**node, "uid": uid, "controller": True}
 
     def unsafe(self) -> str:
-        """Return why the server's version is not safe with our slices; empty where it is, or is not told.
+        """Return why the server's version is not safe with our slices, empty if it is, or is not known.
 
-        One that is safe is asked for it again when it has broken off a watch.
+        A safe one is asked again once it has broken off a watch.
         """
         if self._safe:
             return ""
@@ -109,7 +114,7 @@ class SliceApi:
             raise
 
     def delete(self, before: Mapping[str, Any]) -> None:
-        """Delete a slice, unless somebody else has changed it; one that is gone is as it should be."""
+        """Delete a slice, unless somebody else has changed it or it is gone."""
         meta = before["metadata"]
         preconditions = {"uid": meta["uid"], "resourceVersion": meta["resourceVersion"]}
         body = {"apiVersion": "v1", "kind": "DeleteOptions", "preconditions": preconditions}
@@ -124,9 +129,6 @@ class SliceApi:
         if error.status != FORBIDDEN:
             return error.status == MISSING
         return name not in {published["metadata"]["name"] for published in self.all()[0]}
-
-    def _selected(self) -> dict[str, str]:
-        return {"fieldSelector": f"spec.nodeName={self._node},spec.driver={DRIVER}"}
 
     def _written(self, doing: str, method: str, path: str, body: Json, **more: Any) -> Json:
         result: Json = self._ask(

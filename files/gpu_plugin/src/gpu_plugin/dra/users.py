@@ -1,7 +1,7 @@
 # Copyright (c) 2026, the gpu.node authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""Which pods have which claims, as the kubelet keeps it (pkg/kubelet/cm/dra/state).
+"""Which pods have which claims, by the kubelet's own file (pkg/kubelet/cm/dra/state).
 
 It writes a pod down before it has the pod's claims prepared, and before any of its containers starts, also where a
 claim was prepared for another pod already; it drops a claim after it was unprepared.
@@ -28,16 +28,16 @@ class Users:
         self._path = kubelet / STATE
 
     def stamp(self) -> files.Stamp | None:
-        """Return what differs after each change."""
+        """Return the stamp of the kubelet's file, None if there is none."""
         return files.stamp(self._path)
 
     def read(self, driver: str = "") -> dict[str, frozenset[str]]:
-        """Return the UIDs of pods by their claims', none where there is no kubelet.
+        """Return the UIDs of pods by those of their claims, none if there is no kubelet.
 
         With ``driver``, only of claims that have something of it.
 
         Raises:
-            NodeError, OSError: if that is not known.
+            NodeError, OSError: if the kubelet's file can't be read.
         """
         try:
             text = bounded.read(self._path, LONGEST)

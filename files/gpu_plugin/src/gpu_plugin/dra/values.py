@@ -1,12 +1,13 @@
 # Copyright (c) 2026, the gpu.node authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""What a claim was given on this node, and what its containers get for it. Pure."""
+"""The devices of a claim on this node, and the variables and mounts of its containers. Pure."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Final
 
 from .._shared._base.dra.names import NONE
 
@@ -40,6 +41,23 @@ class Claim:
     pod_names: tuple[str, ...] = ()
 
 
+ALL: Final = ""  # requests of a claim
+
+
+@dataclass(frozen=True)
+class Container:
+    """A container's devices of ours.
+
+    Attributes:
+        claims: The claims' names, each with the name of the one request that the container has of it, or ALL.
+        resources: Its extended resources of NVIDIA, such as nvidia.com/gpu, which may be the device plugin's.
+    """
+
+    name: str
+    claims: tuple[tuple[str, str], ...]
+    resources: tuple[str, ...] = ()
+
+
 @dataclass(frozen=True)
 class Share:
     """A share of a GPU that a claim holds: memory in bytes, cores in percent where 0 is no limit.
@@ -59,7 +77,7 @@ class Share:
 
 @dataclass(frozen=True)
 class Mount:
-    """A file or folder of the host that containers see, read-only unless it says otherwise.
+    """A file or folder of the host that containers see, read-only unless its options differ.
 
     With a ``type``, such as tmpfs, it is a file system that the runtime mounts for each container.
     """
@@ -72,34 +90,42 @@ class Mount:
 
 @dataclass(frozen=True)
 class Edits:
-    """What a claim's containers get besides their GPUs."""
+    """The variables and mounts of a claim's containers besides their GPUs."""
 
     env: Mapping[str, str] = field(default_factory=dict)
     mounts: tuple[Mount, ...] = ()
 
 
 class Enforcement:
-    """A way to enforce what shares may use; this one places them, and nobody sees to it that they are kept.
+    """A way to enforce what shares may use; this one enforces nothing.
 
-    Containers take turns on the whole GPU then, as with time slices. Each method may be called again with the same
+    Containers then take turns on the whole GPU, as with time slices. Each method may be called again with the same
     arguments.
     """
 
     name = NONE
 
     def problem(self, gpu_uuid: str) -> str:
-        """Return why shares of a GPU can't be enforced at the moment, an empty text where they can."""
+        """Return why shares of a GPU can't be enforced at the moment, empty if they can."""
         return ""
 
     def prepare(self, shares: Sequence[Share]) -> Edits:
-        """Set up the shares of one claim. NodeError: not now, or not so; nothing is left behind."""
+        """Set up the shares of one claim.
+
+        Raises:
+            NodeError: if that can't be done now, or not in this way; nothing is left behind.
+        """
         return Edits()
 
     def unprepare(self, shares: Sequence[Share]) -> None:
-        """Undo it. NodeError: it is tried again."""
+        """Undo what prepare() did.
+
+        Raises:
+            NodeError: if a part failed; it is tried again.
+        """
 
     def restore(self, live: Sequence[Share]) -> None:
-        """Take up, after a start, what these shares were given; whatever else is ours is undone."""
+        """Restore the enforcement of these shares after a start, and undo all other that is ours."""
 
     def tick(self) -> None:
         """Look after what runs."""

@@ -1,13 +1,14 @@
 # Copyright (c) 2026, the gpu.node authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""Asking for GPUs when each answer may take long, or never come: who is slow, who hangs, how they are connected, and
-what they are set to beside what gpu.node.settings has written down. Nothing is set here.
+"""Asking for GPUs when each answer may take long, or never come: which are slow, which hang, how they are connected,
+and their settings compared with what gpu.node.settings has written down. Nothing is set here.
 """
 
 from __future__ import annotations
 
 import contextlib
+import itertools
 import math
 import queue
 import time
@@ -15,6 +16,7 @@ from collections import deque
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any, Final, TypeVar
 
@@ -34,18 +36,16 @@ from .._shared._node.machine.facts import driver_load
 from .._shared._settings import boot as settings_boot
 from .._shared._settings import state as settings_state
 from .._shared._settings.plan import compared
-from .._shared._settings.rules import Rule
 from ..model.inventory import HUNG, SLOW
 from ..model.topology import Topology
 from ..tools import bounded, files
 from ..tools.chores import Tries
 
 EVERY: Final = -1  # not one GPU: what is asked for concerns all
-IN_TIME: Final = 3  # answers in a row that must come in time from who was late
+IN_TIME: Final = 3  # answers in a row that must come in time from a GPU that was late
 PATIENCE: Final = 1.0  # seconds without an answer after which the other GPUs are asked beside it
-LONGEST: Final = (
-    30.0  # seconds that are waited at most where nothing is known yet, whatever the patience
-)
+# Seconds that are waited at most if nothing is known yet, whatever the patience.
+LONGEST: Final = 30.0
 ANEW: Final = 600.0  # seconds until NVLinks are asked for again: they may train late
 PAUSE: Final = 30.0  # seconds between two looks, unless a file is another one
 FILES: Final = (settings_boot.CONFIG, settings_state.PATH)
@@ -54,9 +54,9 @@ T = TypeVar("T")
 
 
 class Late:
-    """Who is late: while an answer takes longer than so many seconds, and until IN_TIME of them in a row did not.
+    """The GPUs that are late: while an answer takes longer than so many seconds, and until IN_TIME in a row did not.
 
-    So one at the edge does not come and go with each.
+    So a GPU at the edge does not come and go with each answer.
     """
 
     def __init__(self) -> None:
@@ -64,24 +64,24 @@ class Late:
         self._owed: dict[int, int] = {}
 
     def answered(self, key: int, seconds: float) -> None:
-        """Take note of how long an answer took."""
+        """Note how long an answer took."""
         if seconds > self.seconds:
             self._owed[key] = IN_TIME
         elif left := self._owed.pop(key, 1) - 1:
             self._owed[key] = left
 
     def late(self, waits: Mapping[int, float]) -> frozenset[int]:
-        """Return who is late, by how long has been waited for each that has not answered yet."""
+        """Return the keys that are late; ``waits`` are the seconds that each unanswered one is waited for."""
         overdue = {key for key, seconds in waits.items() if seconds > self.seconds}
         return frozenset(self._owed) | overdue
 
     def forget(self) -> None:
-        """Forget who was late."""
+        """Forget which were late."""
         self._owed.clear()
 
 
 class Asking:
-    """Knows what is being asked for since when. Keys are GPUs by their index, or EVERY.
+    """Measures how long answers take. Keys are GPUs by their index, or EVERY.
 
     A driver is slow over a GPU where all that is asked takes longer than SLOW seconds, and hangs where NVML does
     not answer to anything for ``patience`` seconds.
@@ -98,7 +98,7 @@ class Asking:
         self._answers: dict[tuple[str, int], Future[Any]] = {}
 
     def wait(self, patience: float | None) -> None:
-        """Wait for so many seconds from now on, None for ever."""
+        """Wait for so many seconds from now on, for ever if it is None."""
         self.patience = float("inf") if patience is None else patience
         self.longest = min(self.patience * LATE / HUNG, LONGEST)
         self._slow.seconds, self._hung.seconds = min(SLOW, self.patience / 4), self.patience
@@ -106,7 +106,7 @@ class Asking:
 
     @contextlib.contextmanager
     def of(self, key: int) -> Iterator[None]:
-        """Ask for something in a with statement."""
+        """Measure how long the answer takes that is asked for in a with statement."""
         begun = self._since[key] = self._heard[key] = self._clock()
         longest = 0.0
 
@@ -130,15 +130,15 @@ class Asking:
         return any(key != besides for key in list(self._since))
 
     def slow(self) -> frozenset[int]:
-        """Return for whom answers take long, those who hang among them."""
+        """Return the keys whose answers take long, those that hang included."""
         return self._slow.late(self._waits(self._since))
 
     def hung(self) -> frozenset[int]:
-        """Return who does not answer."""
+        """Return the keys that don't answer."""
         return self._hung.late(self._waits(self._heard))
 
     def forget(self) -> None:
-        """Forget who was late and what they answered, since keys mean others from now on."""
+        """Forget what was late and what was answered, since keys mean other GPUs from now on."""
         self._slow.forget()
         self._hung.forget()
         self._answers.clear()
@@ -148,10 +148,10 @@ class Asking:
     ) -> dict[int, T]:
         """Ask for each and return the answers there are.
 
-        One is asked after the other; where one takes long, those that are left are asked side by side.
-        An answer that comes later is kept for the next call that asks the same ``question``; until then no more
-        is asked of that GPU. Who is ``known`` is not waited for long, others until they are late. What
-        ``ask`` raises is raised here.
+        They are asked one after the other; if one takes long, the remaining ones are asked side by side.
+        An answer that comes later is kept for the next call that asks the same ``question``; until then that GPU is
+        not asked again. A ``known`` one is not waited for long, others until they are late. What ``ask`` raises is
+        raised here.
         """
         asked = list(keys)
         todo = deque(
@@ -160,11 +160,15 @@ class Asking:
         waited, news = set(todo), queue.SimpleQueue[None]()
         answers: dict[int, T] = {}
 
+        def timed(key: int) -> T:
+            with self.of(key):
+                return ask(key)
+
         def work() -> None:
             while todo:
                 with contextlib.suppress(IndexError):  # another thread was quicker
                     key = todo.popleft()
-                    self._answers[question, key] = self._answer(key, ask)
+                    self._answers[question, key] = outcome(partial(timed, key))
                     news.put(None)
 
         if todo:
@@ -174,7 +178,7 @@ class Asking:
                 if answer := self._answers.pop((question, key), None):
                     answers[key] = answer.result()
                     waited.discard(key)
-            if not any(key in todo or self._worth_it(key, known) for key in waited):
+            if not any(key in todo or self._is_awaited(key, key in known) for key in waited):
                 return answers
             try:
                 news.get(timeout=self._soon)
@@ -182,17 +186,10 @@ class Asking:
                 for _key in list(todo):
                     begin(work)
 
-    def _worth_it(self, key: int, known: Container[int]) -> bool:
-        """Return whether an answer that was asked for just now is waited for."""
+    def _is_awaited(self, key: int, is_known: bool) -> bool:
+        """Return whether an answer that was asked for is still waited for."""
         waits = self._clock() - self._since.get(key, self._clock())
-        return waits < (self._soon if key in known else self.longest)
-
-    def _answer(self, key: int, ask: Callable[[int], T]) -> Future[T]:
-        def timed() -> T:
-            with self.of(key):
-                return ask(key)
-
-        return outcome(timed)
+        return waits < (self._soon if is_known else self.longest)
 
     def _waits(self, since: Mapping[int, float]) -> dict[int, float]:
         moment = self._clock()
@@ -200,7 +197,7 @@ class Asking:
 
 
 class Connections:
-    """How the GPUs are connected, asked for each pair once: ``topology`` is what is known."""
+    """The connections of the GPUs, which are asked for once for each pair, as a ``topology``."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self.topology = Topology()
@@ -211,9 +208,15 @@ class Connections:
         self._linked: dict[tuple[str, bool], float] = {}  # when they were asked for
 
     def refresh(self, gpus: Sequence[Gpu], generation: object, asking: Asking) -> None:
-        """Read what is not known yet. NvmlError: a GPU did not answer, which the next call asks again.
+        """Read what is not known yet. GPUs that are late are left out.
 
-        ``generation``: the driver's; another one knows other links. GPUs that are late are left out.
+        Args:
+            gpus: The GPUs that can be asked.
+            generation: The driver's, since another one may know other links.
+            asking: Knows which GPUs are late.
+
+        Raises:
+            NvmlError: if a GPU did not answer; the next call asks it again.
         """
         if generation != self._generation:
             self._levels.clear()
@@ -224,7 +227,10 @@ class Connections:
         by_index = {gpu.index: gpu for gpu in gpus} if len(gpus) > 1 else {}
         late = asking.slow()  # which would keep those beside them waiting
         in_time = [gpu for gpu in gpus if gpu.index not in late]
-        pairs = {gpu.index: self._unknown(gpu, in_time[at + 1 :]) for at, gpu in enumerate(in_time)}
+        pairs: dict[int, list[Gpu]] = {gpu.index: [] for gpu in in_time}
+        for gpu, other in itertools.combinations(in_time, 2):
+            if frozenset((gpu.uuid, other.uuid)) not in self._levels:
+                pairs[gpu.index].append(other)
         old = self._clock() - ANEW
         alone = {gpu.index for gpu in in_time if self._linked.get(_key(gpu), old) <= old}
         keys = [at for at in by_index if at in alone or pairs.get(at)]
@@ -248,11 +254,8 @@ class Connections:
         for error in filter(None, answers.values()):
             raise error
 
-    def _unknown(self, gpu: Gpu, gpus: Sequence[Gpu]) -> list[Gpu]:
-        return [each for each in gpus if frozenset((gpu.uuid, each.uuid)) not in self._levels]
-
     def _ask(self, gpu: Gpu, links: bool, gpus: Sequence[Gpu]) -> NvmlError | None:
-        """Ask for a GPU's links, if so, and how near others are."""
+        """Ask for a GPU's ``links`` if they are due, and for its levels to other GPUs."""
         failed = None
         try:
             if links:
@@ -277,7 +280,7 @@ def _key(gpu: Gpu) -> tuple[str, bool]:
 
 @dataclass(frozen=True)
 class Setting:
-    """A setting that is declared for a GPU, as it is and as it is to be, in words."""
+    """A setting that is declared for a GPU: its present and its declared value, in words."""
 
     uuid: str
     index: str
@@ -288,7 +291,7 @@ class Setting:
 
 
 class SettingsWatch:
-    """``found`` are the declared settings of all GPUs. ``host_root`` is where the host's files are seen."""
+    """The declared settings of all GPUs, as they were ``compared`` last."""
 
     def __init__(self, host_root: Path, clock: Callable[[], float] = time.monotonic) -> None:
         self.compared: tuple[Setting, ...] = ()
@@ -299,9 +302,15 @@ class SettingsWatch:
     def refresh(
         self, gpus: Sequence[Gpu], ask: Callable[[Gpu], SettingsTold], asking: Asking
     ) -> None:
-        """Compare the GPUs where it is time. NodeError, OSError: not all can be, and the next call tries again.
+        """Compare the GPUs if that is due. A GPU that is late stays as it was known.
 
-        ``ask`` tells what a GPU is set to. One that is late stays as it was known.
+        Args:
+            gpus: The GPUs that can be asked.
+            ask: Returns the settings that a GPU reports.
+            asking: Knows which GPUs are late.
+
+        Raises:
+            NodeError, OSError: if not all can be compared; the next call tries again.
         """
         moment, stamps = self._clock(), [files.stamp(path) for path in self._paths]
         if moment - self._looked < PAUSE and stamps == self._stamps:
@@ -335,13 +344,19 @@ class SettingsWatch:
             for gpu in gpus
         }
         tries = Tries()
-        for index, state in answers.items():
+        for index, reported in answers.items():
             gpu = by_index[index]
             with tries:
                 known[gpu.uuid] = []
-                if isinstance(state, NvmlError):
-                    raise state
-                known[gpu.uuid] = list(_settings(gpu, state, record, load, rules))
+                if isinstance(reported, NvmlError):
+                    raise reported
+                ours = record.get(gpu.uuid, NOTHING)
+                values = settings_state.current_values(reported, ours, load)
+                state = settings_state.GpuState(gpu, reported, values, ours)
+                known[gpu.uuid] = [
+                    Setting(gpu.uuid, str(index), *comparison)
+                    for comparison in compared(state, rules)
+                ]
         self.compared = tuple(setting for settings in known.values() for setting in settings)
         tries.check()
 
@@ -351,17 +366,3 @@ class SettingsWatch:
             return bounded.read(path).decode("utf-8", "replace")
         except (FileNotFoundError, NotADirectoryError):
             return None
-
-
-def _settings(
-    gpu: Gpu,
-    reported: SettingsTold,
-    record: Mapping[str, settings_state.Kept],
-    load: str,
-    rules: Sequence[Rule],
-) -> Iterator[Setting]:
-    ours = record.get(gpu.uuid, NOTHING)
-    current = settings_state.current_values(reported, ours, load)
-    state = settings_state.GpuState(gpu, reported, current, ours)
-    for comparison in compared(state, rules):
-        yield Setting(gpu.uuid, str(gpu.index), *comparison)

@@ -3,8 +3,8 @@
 
 """Which GPUs and MIG devices must not be used, and until when. Pure.
 
-What is to be done about a GPU says the verdict that gpu.node.repair goes by too: the driver's own recovery action
-first, then what the GPU tells of itself, then the list of XIDs. A fault whose verdict fences makes all unhealthy that
+What is to be done about a GPU is decided by the verdict that gpu.node.repair uses too: the driver's own recovery action
+first, then the signs that the GPU reports, then the list of XIDs. A fault whose verdict fences makes all unhealthy that
 is made of the GPU, or of the MIG instance that it concerns, until that is done: that a GPU answers is not enough. Then
 it has to stay quiet for a recovery period, which doubles with each return. XIDs that only the user wants to count pass
 by themselves, unless they keep coming back. What is known can be handed to the next process.
@@ -54,7 +54,7 @@ STRIKES: Final = 4  # faults in a row that passed by themselves, the last of whi
 
 @dataclass(frozen=True)
 class _Readings:
-    """What a GPU told. ``energy`` is in millijoules, None where it would show nothing."""
+    """What a GPU reported. ``energy`` is in millijoules, None if it would show nothing."""
 
     energy: int | None
     pending: bool
@@ -62,7 +62,7 @@ class _Readings:
 
 
 class Resets:
-    """What shows that a GPU was reset, where the driver does not say so itself: readings of GPUs that wait for one.
+    """Detects resets that the driver does not report, by the readings of GPUs that wait for one.
 
     Of a GPU that waits for a reset the readings are kept that another initialisation changes:
 
@@ -85,7 +85,7 @@ class Resets:
         self._readings: dict[str, _Readings] = {}
 
     def reset(self, view: GpuView) -> str:
-        """Return what shows a reset since the readings were kept; nothing where none does."""
+        """Return what shows a reset since the readings were kept, empty if nothing does."""
         before, current = self._readings.get(view.gpu.uuid), _readings(view)
         if before is None:
             return ""
@@ -104,18 +104,16 @@ class Resets:
         self._readings = {
             uuid: readings for uuid, readings in self._readings.items() if uuid in waiting
         }
-        for view in (each for each in views if each.problem is None):
+        for view in views:
+            if view.problem is not None:
+                continue
             before, current = self._readings.get(view.gpu.uuid), _readings(view)
             if before is not None:
-                grown = (
-                    current.energy is not None and current.energy > (before.energy or 0) * GROWTH
-                )
-                energy = current.energy if grown or current.energy is None else before.energy
-                pending, entries = (
-                    current.pending or before.pending,
-                    before.entries or current.entries,
-                )
-                current = _Readings(energy, pending, entries)
+                energy = current.energy
+                if energy is not None and energy <= (before.energy or 0) * GROWTH:
+                    energy = before.energy
+                pending = current.pending or before.pending
+                current = _Readings(energy, pending, before.entries or current.entries)
             self._readings[view.gpu.uuid] = current
 
     def forget(self, uuid: str) -> None:
@@ -128,11 +126,11 @@ class Resets:
         return readings is not None and (readings.energy is not None or readings.pending)
 
     def memory(self) -> dict[str, Any]:
-        """Return what is kept, as JSON can hold it."""
+        """Return the readings as JSON can hold them."""
         return {uuid: asdict(readings) for uuid, readings in self._readings.items()}
 
     def recall(self, memory: Mapping[str, Any]) -> None:
-        """Take over what another process kept. Any error of a wrong shape or value: it is none."""
+        """Restore the readings of another process, with any error of data of a wrong shape or value."""
         recalled = {}
         for uuid, data in memory.items():
             energy = None if data["energy"] is None else int(data["energy"])
@@ -150,7 +148,7 @@ def _readings(view: GpuView) -> _Readings:
 
 @dataclass
 class _Fault:
-    """What is wrong at a place, and what is to be done. ``quiet_since`` is None while that is waited for."""
+    """A fault at a place. ``quiet_since`` is None until what ends it was done."""
 
     reason: str
     action: Effect
@@ -197,13 +195,13 @@ class Health:
         ci: int | None = None,
         reason: str = "",
     ) -> bool:
-        """Take note of an XID, or of what it stands for, which is the ``reason`` then.
+        """Note an XID, or the ``reason`` that counts as this XID.
 
-        Returns whether it makes something unhealthy that was fit before.
+        Return whether it makes something unhealthy that was fit before.
         """
         if KNOWN.counts(number):
             times, last = self._often.get(gpu_uuid, {}).get(number, (0, -math.inf))
-            moment = self._clock()  # those that come together tell of one fault
+            moment = self._clock()  # those that come together report one fault
             times += moment - last >= self._quiet
             self._often.setdefault(gpu_uuid, {})[number] = times, moment
         action, cause = self._effect(gpu_uuid, number)
@@ -215,7 +213,7 @@ class Health:
         return self._note(place, finding, action, number, reported=not reason)
 
     def effect(self, gpu_uuid: str, number: int) -> Effect:
-        """Return what follows from an XID that was taken note of."""
+        """Return what follows from an XID that was noted."""
         return self._effect(gpu_uuid, number)[0]
 
     def _effect(self, uuid: str, number: int) -> tuple[Effect, Reason]:
@@ -224,7 +222,7 @@ class Health:
         return effect(heard, self.overrides, self._branch, speaks=uuid in self._speaks)
 
     def see(self, inventory: Inventory) -> None:
-        """Take note of whose driver says by itself what it wants, which counts for XIDs from now on."""
+        """Note which GPUs have a driver with a recovery action, which counts for XIDs from now on."""
         branch = inventory.driver_version.partition(".")[0]
         self._branch = int(branch) if branch.isascii() and branch.isdigit() else 0
         self._speaks |= {
@@ -232,7 +230,7 @@ class Health:
         }
 
     def judge(self, inventory: Inventory, generation: object) -> Faults:
-        """Return what is unhealthy after a look at the GPUs, and why. ``generation``: the driver's."""
+        """Return what is unhealthy after a look at the GPUs, and why. ``generation`` is the driver's."""
         before, self._generation = self._generation, generation
         if before not in (FRESH, generation):
             self._away.clear()
@@ -249,25 +247,25 @@ class Health:
         for view in inventory.gpus:
             self._look(view)
         self._pass()
-        self._keep_signs(inventory)
+        waiting = {place[0] for place, fault in self._faults.items() if fault.quiet_since is None}
+        self._resets.keep(waiting, [view for view in inventory.gpus if view.gpu.uuid in waiting])
         return self.faults()
 
     def faults(self) -> Faults:
         """Return the faults that make something unhealthy, as they were judged last."""
-        return {
-            place: self._problem(place, fault)
-            for place, fault in self._faults.items()
-            if fault.over_since is None
-        }
-
-    def _problem(self, place: Place, fault: _Fault) -> Problem:
-        way_back, clearable = self._way_back(place, fault)
-        due = fault.verdict if fault.quiet_since is None else Verdict.NONE
-        xid = fault.xid if fault.reported else 0
-        return Problem(Kind.FAULT, fault.reason, 0, way_back, due, fault.since, clearable, xid)
+        problems = {}
+        for place, fault in self._faults.items():
+            if fault.over_since is None:
+                recovery, clearable = self._recovery_of(place, fault)
+                due = fault.verdict if fault.quiet_since is None else Verdict.NONE
+                xid = fault.xid if fault.reported else 0
+                problems[place] = Problem(
+                    Kind.FAULT, fault.reason, 0, recovery, due, fault.since, clearable, xid
+                )
+        return problems
 
     def clear(self, uuid: str) -> list[str]:
-        """Forget the faults of a GPU, because somebody who may says so. Returns their reasons.
+        """Forget the faults of a GPU at an operator's request. Return their reasons.
 
         What the GPU still reports makes it unhealthy again at the next look.
         """
@@ -277,7 +275,7 @@ class Health:
         self._often.pop(uuid, None)
         return [self._faults.pop(place).reason for place in ours]
 
-    def _way_back(self, place: Place, fault: _Fault) -> tuple[str, bool]:
+    def _recovery_of(self, place: Place, fault: _Fault) -> tuple[str, bool]:
         """Return what brings a GPU back, and whether clear() would."""
         uuid, gi, _ci = place
         if uuid in self._gone:
@@ -286,7 +284,8 @@ class Health:
             step = STEPS[fault.verdict]
             return REPLACED if fault.verdict is Verdict.REPLACE else DONE.format(step), False
         if fault.quiet_since is not None:
-            text = f"{BY_ITSELF} after {self._recovery(fault):.0f} seconds without another fault"
+            seconds = self._quiet_seconds(fault)
+            text = f"{BY_ITSELF} after {seconds:.0f} seconds without another fault"
             return text, True
         if fault.verdict is Verdict.REBOOT:
             return REBOOT, uuid not in self._away
@@ -300,7 +299,7 @@ class Health:
     # --- what outlives the process ---
 
     def memory(self) -> dict[str, Any]:
-        """Return what is known, as JSON can hold it; times are the clock's."""
+        """Return the faults and their history as JSON can hold them; times are the clock's."""
         return {
             "faults": [
                 {
@@ -323,10 +322,12 @@ class Health:
         }
 
     def recall(self, memory: Mapping[str, Any], generation: object) -> None:
-        """Know again what another process on the same clock knew.
+        """Restore the faults of another process on the same clock.
 
         ``generation`` is the driver's if it was the same then, else None: all faults count as cured.
-        ValueError: this is no such memory; nothing is taken over.
+
+        Raises:
+            ValueError: if the memory has another form; nothing is restored then.
         """
         try:
             faults = dict(
@@ -367,7 +368,7 @@ class Health:
         reason = cause.text
         if before is not None and not fresh and before.action is Effect.FATAL:
             action = Effect.FATAL
-            # What the GPU tells of itself is as it is now; all else is kept unless it is graver than what was.
+            # What the GPU reports of itself counts as it is now; all else stays unless it is graver than what was.
             if verdict <= before.verdict and (xid or before.xid):
                 reason, xid, verdict = before.reason, before.xid, before.verdict
                 reported = before.reported
@@ -379,7 +380,7 @@ class Health:
         return fresh
 
     def _look(self, view: GpuView) -> None:
-        """See whether a GPU went, came back, or lost the instances that had a fault."""
+        """Note whether a GPU went, came back, or lost the instances that had a fault."""
         uuid = view.gpu.uuid
         if view.problem and view.problem.kind is Kind.LOST:
             if uuid not in self._away:
@@ -401,7 +402,7 @@ class Health:
     def _weigh(self, view: GpuView) -> None:
         """Judge what a GPU reports of its condition. What it does not report changes nothing."""
         uuid, reported = view.gpu.uuid, view.condition
-        self._ask(uuid, self._heeded(reported.signs))
+        self._judge_signs(uuid, reported.signs)
         if reported.uncorrected is not None:
             before = self._errors.get(uuid, 0)
             self._errors[uuid] = reported.uncorrected
@@ -417,38 +418,30 @@ class Health:
                 reason = f"{reported.uncorrected} memory errors since its last reset"
                 self.xid(uuid, number, reason=reason)
 
-    def _heeded(self, signs: FaultSigns) -> FaultSigns:
-        """Return what the user wants to count. A GPU's fabric is for its links to others, which many jobs don't use."""
+    def _judge_signs(self, uuid: str, signs: FaultSigns) -> None:
+        """Note whether a GPU or its driver asks for something, or does no longer."""
         if self.overrides.disabled is None:
             signs = FaultSigns(rows=signs.rows)
         if self.overrides.ignores(ROW_NOT_REPLACED):
             signs = replace(signs, rows=None)
-        return replace(signs, fabric=None)
-
-    def _ask(self, uuid: str, signs: FaultSigns) -> None:
-        """See whether a GPU or its driver asks for something, or does no longer."""
-        signs_told = [name for name, value in vars(signs).items() if value is not None]
-        verdict_found = judge_gpu(NodeSigns(), GpuSigns("", signs=signs))
-        if verdict_found.action.fences:
-            self._asked[uuid] = signs_told
-            self._note((uuid, None, None), verdict_found.reasons[0], Effect.FATAL)
-        elif uuid in self._asked and signs_told and set(self._asked[uuid]) <= set(signs_told):
-            del self._asked[uuid]  # by all that it told of then, and not since it is silent
+        # A GPU's fabric is for its links to others, which many jobs don't use.
+        signs = replace(signs, fabric=None)
+        reported = [name for name, value in vars(signs).items() if value is not None]
+        verdict = judge_gpu(NodeSigns(), GpuSigns("", signs=signs))
+        if verdict.action.fences:
+            self._asked[uuid] = reported
+            self._note((uuid, None, None), verdict.reasons[0], Effect.FATAL)
+        elif uuid in self._asked and reported and set(self._asked[uuid]) <= set(reported):
+            del self._asked[uuid]  # by all that it reported then, and not since it is silent
             self._was_reset(uuid, "the driver asks for nothing any more")
 
     def _was_reset(self, uuid: str, shown_by: str) -> None:
-        if any(
-            place[0] == uuid and fault.quiet_since is None for place, fault in self._faults.items()
-        ):
+        faults = [fault for place, fault in self._faults.items() if place[0] == uuid]
+        if any(fault.quiet_since is None for fault in faults):
             self.on_reset(uuid, shown_by)
         self._resets.forget(uuid)
         self._often.pop(uuid, None)
         self._cured(lambda place, _fault: place[0] == uuid)
-
-    def _keep_signs(self, inventory: Inventory) -> None:
-        """Keep what would show a reset of the GPUs that wait for one."""
-        waiting = {place[0] for place, fault in self._faults.items() if fault.quiet_since is None}
-        self._resets.keep(waiting, [gpu for gpu in inventory.gpus if gpu.gpu.uuid in waiting])
 
     def _cured(self, which: Callable[[Place, _Fault], bool]) -> None:
         for place, fault in self._faults.items():
@@ -459,15 +452,14 @@ class Health:
         """End the faults that were quiet for long enough, and forget those that are long over."""
         moment = self._clock()
         for place, fault in list(self._faults.items()):
+            seconds = self._quiet_seconds(fault)
             if fault.over_since is not None:
                 if moment - fault.over_since >= FORGET * self._quiet:
                     del self._faults[place]
-            elif fault.quiet_since is not None and moment - fault.quiet_since >= self._recovery(
-                fault
-            ):
+            elif fault.quiet_since is not None and moment - fault.quiet_since >= seconds:
                 fault.over_since = moment
 
-    def _recovery(self, fault: _Fault) -> float:
+    def _quiet_seconds(self, fault: _Fault) -> float:
         """Return how many seconds have to pass without a fault."""
         return self._quiet * float(2 ** min(fault.strikes - 1, MOST_DOUBLINGS))
 

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, the gpu.node authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""What is kept of the GPUs' health from process to process, and what an operator clears of it."""
+"""The GPUs' health as it is stored from process to process, and faults of it that an operator clears."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import json
 import os
 import re
 import stat
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final
 
@@ -30,12 +30,12 @@ MOST: Final = 64  # requests that are looked at in one round
 
 
 def boot_id(host_root: Path) -> str:
-    """Return what tells a boot from others. Where the host's /proc is not seen, this machine's is as good."""
+    """Return the id of this boot. If the host's /proc is not seen, this machine's is as good."""
     return (peek(host_root / BOOT_ID) or peek(Path("/") / BOOT_ID)).strip()
 
 
 class HealthFile:
-    """What is known of the GPUs' health, in a file that the next process of the daemon reads.
+    """The file with the GPUs' health, which the next process of the daemon reads.
 
     A reboot is a reset of everything, so the file says of which boot it is; times in it are of the
     monotonic clock, which all processes of a boot share. ``host_root`` is where the host's /proc is
@@ -48,10 +48,10 @@ class HealthFile:
         self._boot = boot_id(host_root)
 
     def read(self, health: Health, load: object, generation: object) -> None:
-        """Let ``health`` know what is in the file, if that is still true.
+        """Restore ``health`` from the file, if that is of this boot.
 
         ``load`` distinguishes one load of the driver from another, ``generation`` is what ``health`` knows
-        the present one by. A file that can't be used is left aside with a word.
+        the present one by. A file that can't be used is left aside with a warning.
         """
         try:
             data = self._load()
@@ -66,9 +66,10 @@ class HealthFile:
             )
 
     def write(self, health: Health, load: object, indices: Mapping[str, str] | None = None) -> None:
-        """Keep what ``health`` knows. OSError: it can't be written, and the next call tries again.
+        """Write what ``health`` knows; ``indices`` are those of the GPUs by UUID, for people.
 
-        ``indices`` are those of the GPUs by UUID, for people.
+        Raises:
+            OSError: if it can't be written; the next call tries again.
         """
         data = {"boot": self._boot, "load": load, "health": health.memory()}
         tries = Tries()
@@ -78,13 +79,19 @@ class HealthFile:
         tries.check()
 
     def known(self, health: Health) -> dict[str, str]:
-        """Let ``health`` know what a daemon that has ended knew. Returns the indices. StateUnusable."""
+        """Restore ``health`` from the file of a daemon that has ended. Return the indices by UUID.
+
+        Raises:
+            StateUnusable: if no file can be used.
+        """
         return self._known(self._load(), health)
 
     def clear(self, health: Health, uuid: str) -> list[str]:
-        """Forget a GPU's faults in the file of a daemon that has ended, by ``health``. Returns their reasons.
+        """Forget a GPU's faults in the file of a daemon that has ended, by ``health``. Return their reasons.
 
-        StateUnusable; OSError: the file stays as it is.
+        Raises:
+            StateUnusable: if no file can be used.
+            OSError: if it can't be written; it stays as it is.
         """
         data = self._load()
         self._known(data, health)
@@ -96,7 +103,7 @@ class HealthFile:
         return reasons
 
     def _load(self) -> dict[str, Any] | None:
-        """Return what was written last of this boot. StateUnusable: no file can be used."""
+        """Return what was written last in this boot; an error if no file can be used."""
         usable: list[tuple[int, dict[str, Any]]] = []
         unusable: list[StateUnusable] = []
         for path in (file.path for file in self._files):
@@ -129,7 +136,7 @@ class HealthFile:
 
 
 class ClearRequests:
-    """An operator's wishes to clear GPUs: files by their UUIDs in a folder that only root may write.
+    """An operator's requests to clear GPUs: files by their UUIDs in a folder that only root may write.
 
     Nothing but the name counts, so there is nothing in them that could be wrong.
     """
@@ -138,40 +145,46 @@ class ClearRequests:
         self._folder = folder / REQUESTS
 
     def ask(self, uuid: str) -> Path:
-        """Wish that a GPU is cleared. Returns the file, which the daemon removes. OSError."""
+        """Request that a GPU is cleared. Return the file, which the daemon removes.
+
+        Raises:
+            OSError: if the file can't be written.
+        """
         self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         path = self._folder / uuid
         path.touch(0o600)
         return path
 
     def take(self) -> list[str]:
-        """Return the GPUs that are to be cleared, and forget that. NodeError, OSError: some can't be."""
+        """Return the GPUs that are to be cleared, and remove the requests.
+
+        Raises:
+            NodeError: if somebody else may write to the folder.
+            OSError: if a request can't be removed.
+        """
         try:
             folder = os.open(self._folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
         except FileNotFoundError:
             return []
+        uuids = []
         try:
-            self._check(os.fstat(folder))
-            return list(self._taken(folder))
+            status = os.fstat(folder)
+            writable = status.st_mode & (stat.S_IWGRP | stat.S_IWOTH)
+            if writable or status.st_uid not in (0, os.geteuid()):
+                raise NodeError(
+                    f"{self._folder} is not obeyed",
+                    cause="others than root may write there",
+                    hint="remove it; `gpu-plugin health clear` makes it as it has to be",
+                )
+            for name in sorted(os.listdir(folder))[:MOST]:
+                try:
+                    os.unlink(name, dir_fd=folder)
+                except IsADirectoryError:
+                    os.rmdir(name, dir_fd=folder)
+                if GPU_NAME.fullmatch(name):
+                    uuids.append(name)
+                else:
+                    logs.warning("not the UUID of a GPU to clear", name=shown(name))
         finally:
             os.close(folder)
-
-    def _check(self, status: os.stat_result) -> None:
-        if status.st_uid not in (0, os.geteuid()) or status.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
-            raise NodeError(
-                f"{self._folder} is not obeyed",
-                cause="others than root may write there",
-                hint="remove it; `gpu-plugin health clear` makes it as it has to be",
-            )
-
-    @staticmethod
-    def _taken(folder: int) -> Iterator[str]:
-        for name in sorted(os.listdir(folder))[:MOST]:
-            try:
-                os.unlink(name, dir_fd=folder)
-            except IsADirectoryError:
-                os.rmdir(name, dir_fd=folder)
-            if GPU_NAME.fullmatch(name):
-                yield name
-            else:
-                logs.warning("not the UUID of a GPU to clear", name=shown(name))
+        return uuids

@@ -42,6 +42,7 @@ from .._shared._repair.signs import ANSWERS_BY_ERROR, STEPS, Action
 from .._shared._repair.verdict import ANSWERS
 from ..model.inventory import BY_ITSELF, GpuView, Inventory, Kind, Layout, Problem
 from ..tools import logs
+from ..tools.files import inode
 from .asking import EVERY, Asking, Connections, SettingsWatch
 
 ABSENT: Final = (DRIVER_NOT_LOADED, LIBRARY_NOT_FOUND, VERSION_MISMATCH)
@@ -49,13 +50,14 @@ LOST: Final = (GPU_IS_LOST, RESET_REQUIRED)
 WAIT: Final = 1.0  # seconds that NVML is asked to wait for an event
 ENDS: Final = 2 * WAIT  # seconds within which a wait that works is over
 LASTED: Final = 1.0  # seconds after which an event set that fails did work before
+ENTRIES: Final = ("proc/driver/nvidia/gpus", "sys/bus/pci/devices")  # of GPUs, by PCI address
 
 
 # --- XIDs ---
 
 
 class Xid(NamedTuple):
-    """An XID that a GPU reported; the ids of instances are None where it concerns the whole GPU."""
+    """An XID that a GPU reported; the ids of instances are None if it concerns the whole GPU."""
 
     gpu_uuid: str
     number: int
@@ -68,21 +70,16 @@ class XidWatch:
 
     def __init__(self) -> None:
         self._uuids: dict[int | None, str] = {}
-        self._set = self._create()
+        self._set: Any = doing("creating an event set")(pynvml.nvmlEventSetCreate)()
 
     @property
     def hears(self) -> bool:
-        """Whether there is a GPU of which it hears."""
+        """Whether the events of any GPU are registered."""
         return bool(self._uuids)
-
-    @staticmethod
-    @doing("creating an event set")
-    def _create() -> Any:
-        return pynvml.nvmlEventSetCreate()
 
     @doing("asking for a GPU's events")
     def add(self, uuid: str) -> None:
-        """Hear of a GPU too, where it has events."""
+        """Hear of a GPU too, if it has events."""
         handle = pynvml.nvmlDeviceGetHandleByUUID(uuid)
         event_types = pynvml.nvmlEventTypeXidCriticalError
         if not pynvml.nvmlDeviceGetSupportedEventTypes(handle) & event_types:
@@ -170,7 +167,11 @@ class Ears:
         self._before = [listener for listener in self._before if listener.is_alive()]
 
     def check(self) -> None:
-        """NodeError: XIDs are not heard at present, and why."""
+        """Check that XIDs are heard.
+
+        Raises:
+            NodeError: if they are not, and why.
+        """
         listener = self._listener
         if listener is None:
             raise NodeError("there is no event set")
@@ -182,7 +183,7 @@ class Ears:
             raise NodeError(f"events of {', '.join(sorted(self._failed))} are not available")
 
     def close(self) -> bool:
-        """Stop listening. Returns whether nobody waits any more, so that NVML may be closed."""
+        """Stop listening. Return whether no listener waits any more, so that NVML may be closed."""
         self._before += [self._listener] if self._listener else []
         self._listener = None
         self._failed.clear()
@@ -215,11 +216,11 @@ class _Listener:
         return time.monotonic() - self._waits_since if self.is_alive() else 0.0
 
     def is_alive(self) -> bool:
-        """Return whether somebody waits for events."""
+        """Return whether a thread waits for events."""
         return self._thread.is_alive()
 
     def add(self, gpu_uuid: str) -> set[str]:
-        """Ask for the events of a GPU. Returns it where they can't be had."""
+        """Ask for the events of a GPU. Return it if it has none to be heard."""
         self.asked.add(gpu_uuid)
         try:
             self._events.add(gpu_uuid)
@@ -241,7 +242,7 @@ class _Listener:
             self.quiet = False  # no wait will fail or succeed
 
     def stop(self) -> None:
-        """Let it end by itself."""
+        """Let the thread end by itself."""
         self._stopping = True
         if self._thread.ident is None:
             self._events.close()
@@ -260,7 +261,7 @@ class _Listener:
             self.ended = True
 
     def _listen(self) -> bool:
-        """Wait for events until it is stopped or NVML fails. Returns whether to go on with another event set."""
+        """Wait for events until it is stopped or NVML fails. Return whether to go on with another event set."""
         begun = time.monotonic()
         try:
             while not self._stopping:
@@ -330,22 +331,25 @@ class Driver:
 
     @property
     def generation(self) -> tuple[int | None, ...]:
-        """Something that differs after the driver was loaded again.
+        """The load of the driver: it differs after the driver was loaded again.
 
-        Where what the kernel shows of the driver can't be seen, each time that it was away counts as another load.
+        If what the kernel shows of the driver can't be seen, each time that it was away counts as another load.
         """
         return (self._absences if None in self.load else 0, *self.load)
 
     @property
     def load(self) -> tuple[int | None, ...]:
-        """What another process would see as well of which load of the driver this is."""
+        """The load of the driver as other processes see it too."""
         paths = ("sys/module/nvidia", "proc/driver/nvidia/version")
-        return tuple(_inode(self._root / path) for path in paths)
+        return tuple(inode(self._root / path) for path in paths)
 
     def scan(self, *driver_roots: str) -> Inventory:
-        """Return what is there. NvmlError: there is no driver to ask.
+        """Return the GPUs with what they report.
 
         ``driver_roots`` are where the driver's files may be, the first that has them counts.
+
+        Raises:
+            NvmlError: if there is no driver to ask.
         """
         try:
             nvml = self._current(driver_roots)
@@ -365,19 +369,31 @@ class Driver:
             raise
 
     def connect(self, inventory: Inventory) -> None:
-        """Ask how the GPUs of a scan are connected. NvmlError: one does not answer."""
+        """Ask how the GPUs of a scan are connected.
+
+        Raises:
+            NvmlError: if one does not answer.
+        """
         gpus = [view.gpu for view in inventory.gpus if not view.problem]
         self.connections.refresh(gpus, (self.generation, self._known), self.asking)
 
     def compare(self, inventory: Inventory) -> None:
-        """Compare what the GPUs of a scan are set to with what is declared. NodeError, OSError: not all can be."""
+        """Compare the settings of the GPUs of a scan with the declared ones.
+
+        Raises:
+            NodeError, OSError: if not all can be compared.
+        """
         nvml = self._nvml
         if nvml is not None:
             gpus = [view.gpu for view in inventory.gpus if not view.problem]
             self.settings.refresh(gpus, lambda gpu: settings(nvml.handle(gpu)), self.asking)
 
     def check_events(self) -> None:
-        """NodeError: XIDs can't be heard, and why."""
+        """Check that XIDs are heard, if there is a driver.
+
+        Raises:
+            NodeError: if they are not, and why.
+        """
         if self._nvml is not None:
             self._ears.check()
 
@@ -386,7 +402,7 @@ class Driver:
         return error.code == VERSION_MISMATCH and (self._worked or library_deleted())
 
     def close(self) -> bool:
-        """Let go of the driver, unless somebody still waits for its answer. Returns whether it is so."""
+        """Close NVML, unless an answer of it is still waited for. Return whether it is closed."""
         if self.asking.waits(besides=EVERY) or not self._ears.close():
             return False
         self._nvml, self._counted, self._cuda = None, 0, ""
@@ -427,15 +443,19 @@ class Driver:
         broken = []
         places = {view.gpu.uuid: view.gpu.pci_bus_id for view in self._seen.values()}
         for index in range(self._counted):
-            look = looks.get(index) or self._late_view(index, count)
+            look = looks.get(index)
+            if look is None:  # it has not answered, or is not counted any more
+                code = TIMEOUT if index < count else NOT_FOUND
+                seen = self._seen.get(index) if index < count else None
+                look = seen or NvmlError(code, f"reading GPU {index}", gpu_index=index)
             if isinstance(look, GpuView):
-                place = look.gpu.pci_bus_id
-                if look.gpu.uuid in views or places.get(look.gpu.uuid, place) != place:
-                    look = _mistaken(look.gpu)
-            if isinstance(look, GpuView):
-                views[look.gpu.uuid] = self._seen[index] = look
-            else:
-                broken.append(look)
+                gpu, place = look.gpu, look.gpu.pci_bus_id
+                if gpu.uuid not in views and places.get(gpu.uuid, place) == place:
+                    views[gpu.uuid] = self._seen[index] = look
+                    continue
+                task = f"reading GPU {gpu.index} at {place}, which gives another GPU's UUID"
+                look = NvmlError(UNKNOWN_ERROR, task, gpu_index=gpu.index)
+            broken.append(look)
         self._ears.keep(views)
         path = self._root / "proc/driver/nvidia-caps/mig-minors"
         text = path.read_text() if path.exists() else ""
@@ -452,12 +472,6 @@ class Driver:
             generation=self.generation,
             cuda_version=self._cuda,
         )
-
-    def _late_view(self, index: int, count: int) -> GpuView | NvmlError:
-        """Return what is known of a GPU that has not answered, or is not counted any more."""
-        seen = self._seen.get(index) if index < count else None
-        code = TIMEOUT if index < count else NOT_FOUND
-        return seen or NvmlError(code, f"reading GPU {index}", gpu_index=index)
 
     def _look(self, nvml: Nvml, index: int) -> GpuView | NvmlError:
         try:
@@ -481,7 +495,7 @@ class Driver:
                 migs,
                 numa,
                 condition=reported,
-                entries=self._entries(gpu.pci_bus_id),
+                entries=tuple(inode(self._root / path / gpu.pci_bus_id) for path in ENTRIES),
                 unnamed=nvml.unnamed.get(gpu.uuid, ()),
                 layout=Layout(tuple(profiles), tuple(instances)),
                 brand=self._brands[gpu.uuid],
@@ -503,12 +517,8 @@ class Driver:
             return ""
         return next((part for part in place.parts if part.startswith("pci")), "")
 
-    def _entries(self, address: str) -> tuple[int | None, ...]:
-        paths = ("proc/driver/nvidia/gpus", "sys/bus/pci/devices")
-        return tuple(_inode(self._root / path / address) for path in paths)
-
     def _numa_node(self, address: str) -> int | None:
-        """Return a GPU's; None where none is known, or one below 0, which says the same."""
+        """Return a GPU's NUMA node, None if none is known, which sysfs also expresses as -1."""
         if address not in self._numa:
             number = -1
             with contextlib.suppress(OSError, ValueError):
@@ -522,26 +532,13 @@ class Driver:
         self._wake()
 
 
-def _mistaken(gpu: Gpu) -> NvmlError:
-    """Return the error of a GPU that answers with another one's UUID."""
-    task = f"reading GPU {gpu.index} at {gpu.pci_bus_id}, which gives another GPU's UUID"
-    return NvmlError(UNKNOWN_ERROR, task, gpu_index=gpu.index)
-
-
 def _problem(error: Exception, task: str = "") -> Problem:
     code = error.code if isinstance(error, NvmlError) else 0
     verdict = ANSWERS[ANSWERS_BY_ERROR[code]][0] if code in ANSWERS_BY_ERROR else Action.ASK
     if code in LOST:
         return Problem(Kind.LOST, f"{task}{error}", code, STEPS[verdict], verdict)
-    way_back = f"{BY_ITSELF} as soon as the GPU can be read again"
-    return Problem(Kind.UNREADABLE, f"{task}{error}", code, way_back, verdict)
-
-
-def _inode(path: Path) -> int | None:
-    try:
-        return path.stat().st_ino
-    except OSError:
-        return None
+    recovery = f"{BY_ITSELF} as soon as the GPU can be read again"
+    return Problem(Kind.UNREADABLE, f"{task}{error}", code, recovery, verdict)
 
 
 def preload(driver_roots: tuple[str, ...]) -> None:

@@ -9,7 +9,7 @@ import json
 import time
 from collections.abc import Callable, Container, Iterable, Mapping
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 from .._shared._base.errors import NodeError
 from .._shared._machine.host import Host
@@ -17,7 +17,7 @@ from ..config.sharing import TIME_SLICES
 from ..model.inventory import Inventory
 from ..tools import logs
 from ..tools.chores import Backoff, Chore, Worker
-from ..tools.files import VERSION, StateFile, StateUnusable, read
+from ..tools.files import StateFile, recall
 from .memory import boot_id
 
 FILE: Final = "time_slices.json"
@@ -32,7 +32,7 @@ NOT_SAID: Final = (124, -9, -15)  # statuses of a program that did not come to i
 
 
 class TimeSlices:
-    """Sets what is asked for once, and again after another load of the driver, which forgets it.
+    """Sets time slices once, and again after another load of the driver, which forgets them.
 
     What fails is tried again, later each time. What was set is kept in ``folder``, so that a process
     that is started later can give it back. ``host_root`` is where the host's /proc is seen.
@@ -54,7 +54,7 @@ class TimeSlices:
         self._problem = ""
         self._set: dict[str, str] = {}
         self._load: object = None
-        self._read()
+        recall(self._file.path, "which time slices were set is not known", self._parse, None)
         self.chore = Chore("time_slices", "the time slice can't be set", self.want)
 
     def begin(
@@ -65,16 +65,17 @@ class TimeSlices:
 
     @property
     def idle(self) -> bool:
-        """Whether there is nothing to do where nothing is asked for."""
+        """Whether there is nothing to do if nothing is asked for."""
         return not (self._set or self.chore.error)
 
     def want(
         self, slices: Mapping[str, str], inventory: Inventory, spared: Container[str] = ()
     ) -> None:
-        """Set time slices by GPU, but for those that are ``spared``. What is no longer asked for gets the default back.
+        """Set time slices by GPU, but for those that are ``spared``; a GPU without one gets the default back.
 
-        NodeError: the driver does not set them; it is asked again after a pause. OSError: what is set
-        can't be kept.
+        Raises:
+            NodeError: if the driver does not set them; it is asked again after a pause.
+            OSError: if what is set can't be written down.
         """
         self._forget(inventory)
         desired = {**dict.fromkeys(self._set, DEFAULT), **slices}
@@ -89,14 +90,14 @@ class TimeSlices:
             raise NodeError(self._problem)
 
     def _carry_out(self, due: Mapping[str, str], given_back: set[str]) -> None:
-        """Set what is due, noting first that it may be so, for a process that is killed meanwhile."""
+        """Set what is due, recording it first for the case that the process is killed meanwhile."""
         before = dict(self._set)
         self._set.update(dict.fromkeys(due, UNKNOWN))
         self._keep()
         problems = []
         for name in TIME_SLICES:
             gpus = sorted(uuid for uuid, slice_name in due.items() if slice_name == name)
-            problems += [self._put(uuids, name, before) for uuids in ([gpus] if gpus else [])]
+            problems += [self._put(gpus, name, before)] if gpus else []
         self._problem = "; ".join(filter(None, problems))
         for uuid in given_back:
             if self._set.get(uuid) == DEFAULT:
@@ -109,11 +110,14 @@ class TimeSlices:
             self._backoff.reset()
 
     def _put(self, gpus: list[str], name: str, before: Mapping[str, str]) -> str:
-        """Set the time slices. Returns why the driver refuses them; the GPUs are shared all the same.
+        """Set the time slices. Return why the driver refuses them; the GPUs are shared all the same.
 
-        Where it refuses several, each is tried alone, so that one keeps back itself only.
+        If it refuses several, each is tried alone, so that a GPU that fails holds up no other.
         """
-        status, answer = self._ask(gpus, name)
+        command = [self._program, "compute-policy", "-i", ",".join(gpus)]
+        command += ["--set-timeslice", str(TIME_SLICES.index(name))]
+        completed = Host().run(command, check=False, timeout=PATIENCE)
+        status, answer = completed.rc, (completed.out + completed.err).strip()
         if status and status not in NOT_SAID and len(gpus) > 1:
             return "; ".join(filter(None, (self._put([gpu], name, before) for gpu in gpus)))
         if not status:
@@ -124,17 +128,11 @@ class TimeSlices:
             self._note(gpus, before)
         return f"{name} for {','.join(gpus)}: {answer}"
 
-    def _ask(self, gpus: Iterable[str], name: str) -> tuple[int, str]:
-        command = [self._program, "compute-policy", "-i", ",".join(gpus)]
-        command += ["--set-timeslice", str(TIME_SLICES.index(name))]
-        completed = Host().run(command, check=False, timeout=PATIENCE)
-        return completed.rc, (completed.out + completed.err).strip()
-
-    def _note(self, gpus: Iterable[str], slices_now: Mapping[str, str]) -> None:
+    def _note(self, gpus: Iterable[str], slices: Mapping[str, str]) -> None:
         for uuid in gpus:
             self._set.pop(uuid, None)
-            if uuid in slices_now:
-                self._set[uuid] = slices_now[uuid]
+            if uuid in slices:
+                self._set[uuid] = slices[uuid]
 
     def _forget(self, inventory: Inventory) -> None:
         """Forget what another load of the driver has forgotten, and GPUs that are gone."""
@@ -151,11 +149,7 @@ class TimeSlices:
     def _keep(self) -> None:
         self._file.write({"boot": self._boot, "load": self._load, "slices": dict(self._set)})
 
-    def _read(self) -> None:
-        try:
-            data = read(self._file.path, (VERSION,))
-            if data is not None and data["boot"] == self._boot:
-                slices = {str(uuid): str(name) for uuid, name in data["slices"].items()}
-                self._set, self._load = slices, json.loads(json.dumps(data["load"]))
-        except (StateUnusable, AttributeError, KeyError, TypeError, ValueError) as error:
-            logs.warning("which time slices were set is not known", cause=error)
+    def _parse(self, data: Mapping[str, Any]) -> None:
+        if data["boot"] == self._boot:
+            slices = {str(uuid): str(name) for uuid, name in data["slices"].items()}
+            self._set, self._load = slices, json.loads(json.dumps(data["load"]))

@@ -1,13 +1,14 @@
 # Copyright (c) 2026, the gpu.node authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""The GPUs as they are known now: what the driver reported last, and the faults since."""
+"""The GPUs as they are known: by the driver's last report, and the faults since."""
 
 from __future__ import annotations
 
+import contextlib
 import math
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Final
@@ -16,7 +17,6 @@ from .._shared._base.errors import NodeError
 from .._shared._base.gpu import NvmlError
 from .._shared._machine.host import Host
 from .._shared._node.machine import device_nodes
-from .._shared._node.quarantine import Quarantine
 from .._shared._repair.signs import STEPS, Action
 from .._shared._repair.xids.table import KNOWN
 from ..config.configuration import Config
@@ -47,17 +47,16 @@ UNKNOWN: Final = "NVML has not answered yet"
 
 
 class XidLog:
-    """Tells of XIDs: the first of its kind at once, what follows it within ``pause`` as a number."""
+    """Logs XIDs: the first of its kind at once, what follows it within ``pause`` as a number."""
 
     def __init__(self, pause: float = 5.0, clock: Callable[[], float] = time.monotonic) -> None:
         self._pause = pause
         self._clock = clock
-        self._logged: dict[
-            Xid, tuple[float, int]
-        ] = {}  # when it was logged, and how many came since
+        # When it was logged, and how many came since.
+        self._logged: dict[Xid, tuple[float, int]] = {}
 
     def heard(self, xid: Xid) -> None:
-        """Take note of an XID."""
+        """Note an XID."""
         if xid in self._logged:
             at, since = self._logged[xid]
             self._logged[xid] = at, since + 1
@@ -79,23 +78,28 @@ class XidLog:
 
 
 class Onsets:
-    """When what has no memory of its own began, such as that NVML is slow."""
+    """The times at which problems without a memory of their own began, such as that NVML is slow."""
 
     def __init__(self) -> None:
         self._since: dict[tuple[str, Kind], int] = {}
 
     def of(self, current: Iterable[tuple[str, Kind]], clock: float) -> dict[tuple[str, Kind], int]:
-        """Return since when each of these goes on; what is none of them any more is forgotten."""
+        """Return since when each of these lasts; what is none of them any more is forgotten."""
         self._since = {key: self._since.get(key, int(clock)) for key in current}
         return self._since
 
 
 class GpuWatch:
-    """Asks the driver in a thread of its own, each ``interval`` seconds: who serves need not wait.
+    """Asks the driver in a thread of its own, so that requests need not wait for it.
 
-    ``host_root`` is where the host's /proc and /sys are seen, ``folder`` is where what is known of
-    faults is kept for the next process, and ``beside`` where it is kept as well, ``quiet`` is their
-    recovery period, ``wake`` is called when there is news.
+    Args:
+        host_root: Where the host's /proc and /sys are seen.
+        folder: Where what is known of faults is stored for the next process.
+        interval: Seconds between two looks.
+        quiet: The recovery period of faults in seconds.
+        observer: Counts errors and XIDs.
+        wake: Called when there is news.
+        beside: Where what is known of faults is stored as well.
     """
 
     def __init__(
@@ -112,32 +116,30 @@ class GpuWatch:
         self.topology = Topology()
         self._host, self._root = Host(), str(host_root).rstrip("/")
         self._driver, self._health = Driver(host_root, wake), Health(quiet)
-        self._health.on_reset = _tell_of_reset
+        self._health.on_reset = lambda uuid, shown_by: logs.info(
+            "the GPU was reset", gpu=uuid, shown_by=shown_by
+        )
         self._observer, self._interval, self._wake = observer, interval, wake
         self._xid_log = XidLog()
         self._worker = Worker("nvml")
         self._known = self.inventory  # the worker's, as is whether the driver was replaced
         self._replaced = False
-        self._roots: tuple[
-            str, ...
-        ] = ()  # where the library is from, which stays that of the process
+        self._roots: tuple[str, ...] = ()  # where the library is from, which stays the process's
         self._looks = self.taken = 0  # how many looks ended, and of how many that is known
         self._begun, self._hurry = -math.inf, False
         self._faults: Faults = {}
         self._onsets = Onsets()
         self._scan = Chore("nvml", "the GPUs can't be read, trying again", self._look)
         trouble = "not all GPUs can be compared with what is declared of their settings"
-        self._compare = Chore("settings", trouble, self._compare_settings)
+        self._compare = Chore("settings", trouble, lambda: self._driver.compare(self._known))
         trouble = "not all connections of the GPUs are known"
-        self._connect = Chore("topology", trouble, self._connections)
+        self._connect = Chore("topology", trouble, lambda: self._driver.connect(self._known))
         trouble = (
             "the driver's library was exchanged on disk, a reload of the driver or a reboot is due"
         )
         self._exchanged = Chore("library", trouble, _check_library)
         self._hear = Chore("events", "XIDs can't be heard", self._driver.check_events)
-        self._file = health_file = HealthFile(
-            folder / FILE, host_root, beside / FILE if beside else None
-        )
+        self._file = HealthFile(folder / FILE, host_root, beside / FILE if beside else None)
         trouble = "what is known about the GPUs' health can't be kept"
         self._quarantine = QuarantineWatch(host_root, folder / SET_ASIDE)
         self._keep = Chore("health_file", trouble, self._write)
@@ -147,7 +149,7 @@ class GpuWatch:
             *(self._scan, self._connect, self._compare, self._exchanged),
             *(self._hear, self._keep, self._requests, self._quarantine.chore),
         )
-        health_file.read(self._health, self._driver.load, self._driver.generation)
+        self._file.read(self._health, self._driver.load, self._driver.generation)
 
     def first_look(self, config: Config, pause: Callable[[], bool]) -> None:
         """Wait for the first look, as long as a driver may take that does not hang, or until ``pause`` is False."""
@@ -159,9 +161,10 @@ class GpuWatch:
                 return
 
     def tick(self, config: Config, *, at_once: bool = False) -> bool:
-        """Take what is new and ask again when it is time. Returns whether anything is new.
+        """Take what is new and ask again when it is time. Return whether anything is new.
 
-        DriverReplaced: no look by this process can find the driver, such as one in another folder.
+        Raises:
+            DriverReplaced: if no look by this process can find the driver, such as one in another folder.
         """
         self._roots = self._roots or config.driver.roots
         if self._replaced or config.driver.roots != self._roots:
@@ -175,29 +178,31 @@ class GpuWatch:
             self._begun = -math.inf
         if moment - self._begun >= pause and self._worker.start(lambda: self._poll(config)):
             self._begun, self._hurry = moment, False
-        known_inventory = self.inventory
-        before = (
-            self.taken,
-            known_inventory.slow,
-            known_inventory.hung,
-            known_inventory.nodes,
-            self.topology,
-        )
+        old = self.inventory
+        before = (self.taken, old.slow, old.hung, old.nodes, self.topology)
         if self._looks != self.taken:
             self._health.see(self._known)
         self.taken, self.topology = self._looks, self._driver.connections.topology
         asking = self._driver.asking
         slow, hung = self._uuids(asking.slow()), self._uuids(asking.hung())
         noted = self._quarantine.look()
-        nodes = self._missing_nodes(config.driver.dev_root)
-        now_found = replace(self._known, slow=slow, hung=hung, patience=asking.patience)
-        self.inventory = replace(now_found, quarantine=self._quarantine.entries, nodes=nodes)
+        nodes = old.nodes  # what is wrong with the device nodes that all GPUs share
+        with contextlib.suppress(NodeError):
+            nodes = "; ".join(device_nodes.problems(self._host, self._root, config.driver.dev_root))
+        self.inventory = replace(
+            self._known,
+            slow=slow,
+            hung=hung,
+            patience=asking.patience,
+            quarantine=self._quarantine.entries,
+            nodes=nodes,
+        )
         self._hear.run()
         noted |= self._note_xids() | self._clear()
         return noted or before != (self.taken, slow, hung, nodes, self.topology)
 
     def faults(self) -> Faults:
-        """Return what makes GPUs unhealthy. It is kept before it is published: a kill forgets nothing."""
+        """Return what makes GPUs unhealthy. It is written before it is published: a kill forgets nothing."""
         if not self.inventory.absent:
             self._faults = self._health.judge(self.inventory, self.inventory.generation)
         self._keep.run()
@@ -216,11 +221,11 @@ class GpuWatch:
         )
 
     def unhealthy(self) -> tuple[Unhealthy, ...]:
-        """Return everything that is unhealthy, with since when and what brings it back."""
+        """Return everything that is unhealthy, since when, and its recovery."""
         return unhealthy(self.inventory, self._health.faults(), self._onsets, time.time())
 
     def verdicts(self) -> dict[str, dict[str, str]]:
-        """Return by UUID what is to be done about GPUs, those alone about which something is, and why."""
+        """Return by UUID what is to be done about a GPU, and why; GPUs without are left out."""
         return {
             view.gpu.uuid: {
                 "index": str(view.gpu.index),
@@ -251,13 +256,6 @@ class GpuWatch:
         self._xid_log.tick()
         return noted
 
-    def _missing_nodes(self, dev_root: str) -> str:
-        """Return what is wrong with the device nodes that all GPUs share; what was known where that can't be read."""
-        try:
-            return "; ".join(device_nodes.problems(self._host, self._root, dev_root))
-        except NodeError:
-            return self.inventory.nodes
-
     def _uuids(self, keys: frozenset[int]) -> frozenset[str]:
         """Return the GPUs with these indices, all for EVERY."""
         gpus = [gpu.gpu for gpu in self._known.gpus] if keys else []
@@ -277,12 +275,6 @@ class GpuWatch:
                 self._wake()
             self._compare.run()
 
-    def _compare_settings(self) -> None:
-        self._driver.compare(self._known)
-
-    def _connections(self) -> None:
-        self._driver.connect(self._known)
-
     def _look(self, config: Config) -> None:
         before = self._known
         try:
@@ -299,15 +291,10 @@ class GpuWatch:
         if scanned.unreadable and not before.unreadable:
             logs.warning("a GPU does not answer", cause=next(iter(scanned.unreadable.values())))
         self._known = remember(before, scanned)
-        self._count_errors()
-
-    def _count_errors(self) -> None:
-        broken = [(view.gpu.uuid, view.problem) for view in self._known.gpus if view.problem]
-        for uuid, problem in (
-            *broken,
-            *(("unknown", stranger) for stranger in self._known.strangers),
-        ):
-            if problem.code:
+        problems = [(view.gpu.uuid, view.problem) for view in self._known.gpus]
+        problems += [("unknown", stranger) for stranger in self._known.strangers]
+        for uuid, problem in problems:
+            if problem and problem.code:
                 self._observer.count(NVML_ERRORS, uuid, str(problem.code))
 
 
@@ -316,10 +303,6 @@ def _check_library() -> None:
         raise NodeError(
             "this process has loaded a library of the driver that is not on disk any more"
         )
-
-
-def _tell_of_reset(uuid: str, shown_by: str) -> None:
-    logs.info("the GPU was reset", gpu=uuid, shown_by=shown_by)
 
 
 def unhealthy(
@@ -331,42 +314,35 @@ def unhealthy(
     for view in inventory.gpus:
         if view.problem or view.gpu.uuid in inventory.hung:
             result[view.gpu.uuid] = view.problem or inventory.no_answer
-    since = onsets.of(((uuid, fault_kept.kind) for uuid, fault_kept in result.items()), clock)
+    since = onsets.of(((uuid, problem.kind) for uuid, problem in result.items()), clock)
     rows = []
     for place, fault in faults.items():
         uuid = place[0]
         lost = place == (uuid, None, None) and uuid in result and result[uuid].kind is Kind.LOST
-        rows.append(
-            Unhealthy.of(place, indices.get(uuid, ""), Kind.LOST if lost else Kind.FAULT, fault)
-        )
+        kind = Kind.LOST if lost else Kind.FAULT
+        rows.append(Unhealthy.of(place, indices.get(uuid, ""), kind, fault))
         if lost:
             del result[uuid]
-    for uuid, fault_kept in result.items():
-        reported = replace(fault_kept, since=since[uuid, fault_kept.kind])
-        rows.append(Unhealthy.of((uuid, None, None), indices[uuid], fault_kept.kind, reported))
-    return tuple(sorted([*rows, *_set_aside(inventory.quarantine, indices)], key=_order))
-
-
-def _set_aside(quarantine: Quarantine, indices: Mapping[str, str]) -> Iterator[Unhealthy]:
-    """Return what is in quarantine, also GPUs that are gone."""
+    for uuid, problem in result.items():
+        reported = replace(problem, since=since[uuid, problem.kind])
+        rows.append(Unhealthy.of((uuid, None, None), indices[uuid], problem.kind, reported))
+    quarantine = inventory.quarantine
     for uuid in dict.fromkeys([*quarantine.gpus, *(indices if quarantine.node else ())]):
-        if entry := quarantine.of(uuid):
+        if entry := quarantine.of(uuid):  # also of GPUs that are gone
             why = Problem(Kind.QUARANTINED, str(entry), recovery=RELEASE, since=int(entry.since))
-            yield Unhealthy.of((uuid, None, None), indices.get(uuid, ""), why.kind, why)
+            rows.append(Unhealthy.of((uuid, None, None), indices.get(uuid, ""), why.kind, why))
 
+    def order(row: Unhealthy) -> tuple[str, int, int, str]:
+        gi, ci = (-1 if number is None else number for number in (row.gi, row.ci))
+        return row.gpu, gi, ci, row.kind
 
-def _order(unhealthy_device: Unhealthy) -> tuple[str, int, int, str]:
-    gi, ci = (
-        -1 if number is None else number for number in (unhealthy_device.gi, unhealthy_device.ci)
-    )
-    return unhealthy_device.gpu, gi, ci, unhealthy_device.kind
+    return tuple(sorted(rows, key=order))
 
 
 def verdicts(judged: Inventory) -> Iterator[tuple[GpuView, Action, str]]:
-    """Return the GPUs about which something is to be done, with the strongest of it and why.
+    """Yield the GPUs about which something is to be done, with the gravest action and why.
 
-    ``judged`` is the inventory with what makes GPUs unhealthy. What a GPU asks for is among it also where it keeps
-    nobody from using the GPU.
+    ``judged`` is the inventory with what makes GPUs unhealthy. What a GPU asks for counts even if the GPU may be used.
     """
     for view in judged.gpus:
         reasons = [(reason.action, reason.text) for reason in view.verdict.reasons]

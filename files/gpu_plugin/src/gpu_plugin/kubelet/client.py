@@ -1,7 +1,7 @@
 # Copyright (c) 2026, the gpu.node authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""What the kubelet is told and asked: which plugins there are, and who has which devices."""
+"""Calls of the kubelet: plugins are registered, and it is asked which containers have which devices."""
 
 from __future__ import annotations
 
@@ -25,16 +25,20 @@ class RegistrationFailed(NodeError):
 
 
 class KubeletSilent(NodeError):
-    """The kubelet did not say who has which devices."""
+    """The kubelet did not answer who has which devices."""
 
 
 def options() -> api_pb2.DevicePluginOptions:
-    """What the kubelet may ask a plugin for."""
+    """Return the options of a plugin."""
     return api_pb2.DevicePluginOptions(get_preferred_allocation_available=True)
 
 
 def register(kubelet_socket: Path, endpoint: str, resource: str) -> None:
-    """Announce the plugin that listens on ``endpoint`` beside the kubelet's socket. RegistrationFailed."""
+    """Announce the plugin that listens on ``endpoint`` beside the kubelet's socket.
+
+    Raises:
+        RegistrationFailed: if the kubelet does not take it.
+    """
     request = api_pb2.RegisterRequest(
         version=rpc.VERSION, endpoint=endpoint, resource_name=resource, options=options()
     )
@@ -45,7 +49,11 @@ def register(kubelet_socket: Path, endpoint: str, resource: str) -> None:
 
 
 class PodResources:
-    """The kubelet's answers. KubeletSilent: there were none."""
+    """The kubelet's answers.
+
+    Raises:
+        KubeletSilent: if it does not answer.
+    """
 
     def __init__(self, socket: Path) -> None:
         from ..proto.podresources_v1 import api_pb2, rpc  # the daemon starts without them
@@ -104,12 +112,16 @@ def sockets(kubelet: Path) -> list[Path]:
 
 
 def answering(places: Iterable[Path]) -> Path | None:
-    """Return the first socket that is there, None where no kubelet has run."""
+    """Return the first socket that is there, None if no kubelet has run."""
     return next((place for place in places if place.exists()), None)
 
 
 def allocations(places: Iterable[Path]) -> Sequence[Allocation]:
-    """Return what pods have, by the first socket that is there; nothing where no kubelet has run. KubeletSilent."""
+    """Return what pods have, by the first socket that is there; nothing if no kubelet has run.
+
+    Raises:
+        KubeletSilent: if the kubelet does not answer.
+    """
     socket = answering(places)
     return PodResources(socket).allocations() if socket else ()
 

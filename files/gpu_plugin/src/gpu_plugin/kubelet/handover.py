@@ -1,7 +1,7 @@
 # Copyright (c) 2026, the gpu.node authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""Whether a GPU may go from the device plugin to DRA, or back: not while a pod or a claim has something of it."""
+"""Decides whether a GPU may go from the device plugin to DRA, or back: not while a pod or a claim holds any of it."""
 
 from __future__ import annotations
 
@@ -43,10 +43,12 @@ class Handover:
         self._claims, self._inventory = claims, inventory
 
     def check(self, dra: Dra, before: Dra | None = None) -> bool:
-        """Refuse owners by which a GPU would be given away twice. Returns whether that is known.
+        """Refuse owners by which a GPU would be allocated twice. Return whether all its users are known.
 
-        ``before`` are the owners in force, None at a start. ConfigError: somebody has what is to go to
-        another, or the kubelet does not tell who has what while something changes.
+        ``before`` are the owners in force, None at a start.
+
+        Raises:
+            ConfigError: if a pod or claim has what is to change owners, or the kubelet does not answer meanwhile.
         """
         inventory = self._inventory()
         if inventory.absent or (before is not None and not moved(inventory, before, dra)):
@@ -55,15 +57,24 @@ class Handover:
         if dra.unused and not claims:  # nobody has what is another's
             return True
         pods = self._pods(inventory, dra, before, claims)
-        _refuse(list(dict.fromkeys(taken(inventory, dra, pods or (), claims))))
+        if held := list(dict.fromkeys(taken(inventory, dra, pods or (), claims))):
+            gpu, _holder = held[0]
+            users = [holder for other, holder in held if other == gpu]
+            more = len(users) - MOST_NAMED
+            named = [*users[:MOST_NAMED], *([counted(more, "more user")] if more > 0 else [])]
+            raise ConfigError(
+                f"{ALLOCATION} would give GPU {gpu.index} ({gpu.uuid}) to others",
+                cause=f"in use by {', '.join(named)}",
+                hint=DRAIN,
+            )
         return pods is not None
 
     def _pods(
         self, inventory: Inventory, dra: Dra, before: Dra | None, claims: Iterable[PreparedClaim]
     ) -> Sequence[Allocation] | None:
-        """Return what pods have, None where that is not known; they matter where DRA has a GPU.
+        """Return what pods have, None if that is not known; they matter if DRA has a GPU.
 
-        Where GPUs move, so does what the kubelet has forgotten of its containers.
+        If GPUs change owners, what the kubelet has forgotten of its containers counts too.
         """
         if all(owner(gpu.gpu, dra) != DRA for gpu in inventory.gpus):
             return ()
@@ -84,7 +95,7 @@ class Handover:
 
 
 def read_claims(path: Path) -> Claims:
-    """Return what reads the claims of the DRA driver's checkpoint, none where there is no file. NodeError."""
+    """Return the reader of the DRA driver's checkpoint, which returns no claims if there is no file."""
 
     def read() -> Iterable[PreparedClaim]:
         try:
@@ -101,38 +112,22 @@ def checkpoint_of(host_root: Path) -> Path:
     return host_root / CHECKPOINT.lstrip("/")
 
 
-def _refuse(held: Sequence[tuple[Gpu, str]]) -> None:
-    if not held:
-        return
-    gpu, _holder = held[0]
-    users = [holder for gpu_held, holder in held if gpu_held == gpu]
-    more = len(users) - MOST_NAMED
-    named = [*users[:MOST_NAMED], *([counted(more, "more user")] if more > 0 else [])]
-    raise ConfigError(
-        f"{ALLOCATION} would give GPU {gpu.index} ({gpu.uuid}) to others",
-        cause=f"in use by {', '.join(named)}",
-        hint=DRAIN,
-    )
-
-
 def taken(
     inventory: Inventory, dra: Dra, pods: Iterable[Allocation], claims: Iterable[PreparedClaim]
 ) -> Iterator[tuple[Gpu, str]]:
-    """Yield the GPUs that another than their owner has given away, and to whom: a pod, or a claim."""
+    """Yield the GPUs that another than their owner has allocated, and their users: a pod, or a claim."""
     owners = {view.gpu.uuid: (view.gpu, owner(view.gpu, dra)) for view in inventory.gpus}
     node = [Devices(gpu.gpu, gpu.layout.instances, gpu.mig) for gpu in inventory.gpus]
     for pod in pods:
-        for uuid in sorted({place.gpu for place in places(pod, node)} if not _by_dra(pod) else ()):
+        if pod.resource == DRIVER or pod.resource.startswith(f"{DRIVER}/"):
+            continue
+        for uuid in sorted({place.gpu for place in places(pod, node)}):
             if owners[uuid][1] == DRA:
                 yield owners[uuid][0], str(pod)
     for claim in claims:
         for device in claim.devices:
             if device.gpu in owners and owners[device.gpu][1] == DEVICE_PLUGIN:
                 yield owners[device.gpu][0], f"{claim} with {device.device}"
-
-
-def _by_dra(allocation: Allocation) -> bool:
-    return allocation.resource == DRIVER or allocation.resource.startswith(f"{DRIVER}/")
 
 
 def moved(inventory: Inventory, before: Dra, after: Dra) -> bool:

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, the gpu.node authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""Who holds which devices, as the kubelet and the containers tell it; which are gone, and how they were advertised."""
+"""Which pods hold which devices, by the kubelet and by containers; which are gone, and how they were advertised."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from ..advertise.decide import Advertised, Form, Holders
 from ..model.inventory import Inventory
 from ..tools import logs
 from ..tools.chores import Chore, Worker
-from ..tools.files import VERSION, StateFile, StateUnusable, read
+from ..tools.files import StateFile, recall
 from .client import allocations, answering, sockets
 from .listener import Identity, identity
 
@@ -35,9 +35,9 @@ REGISTRATION: Final = "device-plugins/kubelet.sock"
 
 @dataclass(frozen=True)
 class Answer:
-    """What pods were given, and the forms and UUIDs of the devices when the kubelet was asked.
+    """The devices of pods, and the forms and UUIDs of the devices when the kubelet was asked.
 
-    ``kubelet`` is which one that was, None where there was none.
+    ``kubelet`` is the identity of the kubelet, None if there was none.
     """
 
     allocations: Sequence[Allocation]
@@ -47,12 +47,17 @@ class Answer:
 
 
 class HolderWatch:
-    """Asks the kubelet when it or devices have changed, again while somebody is waited for, and seldom besides.
+    """Asks the kubelet when it or devices have changed, again while a pod is waited for, and seldom besides.
 
     A kubelet may have forgotten what it gave away, so the containers that are older than it are looked at once, and
-    what they have is among the answer. It does so in a thread of its own. ``kubelet`` is the kubelet's root folder,
-    ``folder`` is where the forms are kept for the next process, ``wake`` is called when there is an answer, ``claims``
-    returns what the DRA driver has prepared.
+    what they have is among the answer. It does so in a thread of its own.
+
+    Args:
+        kubelet: The kubelet's root folder.
+        folder: Where the forms are stored for the next process.
+        wake: Called when there is an answer.
+        clock: The time in seconds.
+        claims: Returns what the DRA driver has prepared.
     """
 
     def __init__(
@@ -88,7 +93,7 @@ class HolderWatch:
 
     @property
     def holders(self) -> Holders:
-        """What is known."""
+        """The holders by the last answer."""
         answer = self.answer
         if answer is None:
             return Holders(None, self._forms)
@@ -112,7 +117,7 @@ class HolderWatch:
             pass
 
     def tick(self, *, waiting: bool) -> bool:
-        """Begin to ask, where it is time. Returns whether there is another answer than at the last tick."""
+        """Begin to ask if that is due. Return whether the answer has changed since the last tick."""
         moment, kubelet = self._clock(), identity(self._registration)
         if kubelet != self._kubelet:
             self._kubelet, self._came = kubelet, moment
@@ -129,14 +134,14 @@ class HolderWatch:
         return self._taken is not before
 
     def advertised(self, advertised: Advertised, inventory: Inventory) -> None:
-        """Take note of what is advertised from now on. It is kept before it is published."""
+        """Note what is advertised from now on. It is written before it is published."""
         gpus = [gpu.gpu.uuid for gpu in inventory.gpus]
         answer = Answer((), advertised.forms, frozenset([*gpus, *inventory.mig_uuids]))
         if answer != self._answer:
             self._answer, self._settles = answer, self._clock() + SETTLED
         complete = not (inventory.absent or inventory.strangers)
         forms = in_force(self._forms, advertised.forms, advertised.held)
-        if complete:  # what no GPU has any more is told of as vanished
+        if complete:  # what no GPU has any more is reported as vanished
             forms = {uuid: form for uuid, form in forms.items() if uuid in answer.uuids}
         if forms != self._forms or self._keep.error:
             self._forms = forms
@@ -156,27 +161,25 @@ class HolderWatch:
         self.answer = replace(about, allocations=running)
 
     def _look_at_containers(self, kubelet: Identity | None) -> None:
-        """Look at the containers once for each kubelet, and again while it has forgotten some. NodeError."""
+        """Look at the containers once for each kubelet, and again while it has forgotten any."""
         if self._witnessed is not None and not self._witness.error:
             seen, at = self._witnessed
             again = self._unreported and self._clock() - at >= WITNESS_AGAIN
             if seen == kubelet and not again:
                 return
-        socket = str(answering(self._sockets) or "")
-        claims = self._claims()
-        messages = unreported(Host(), self._reported, socket, claims, starting=True)
-        for message in messages:
-            if message not in self._unreported:
-                logs.error(
-                    "a container has a device that the kubelet does not know of", who=str(message)
-                )
-        self._unreported, self._witnessed = messages, (kubelet, self._clock())
+        socket, claims = str(answering(self._sockets) or ""), self._claims()
+        containers = unreported(Host(), self._reported, socket, claims, starting=True)
+        for container in containers:
+            if container not in self._unreported:
+                problem = "a container has a device that the kubelet does not know of"
+                logs.error(problem, who=str(container))
+        self._unreported, self._witnessed = containers, (kubelet, self._clock())
 
 
 def read_allocations(
     places: Sequence[Path], claims: Iterable[PreparedClaim] = ()
 ) -> Sequence[Allocation]:
-    """Return what pods that have not ended have, also where the kubelet has forgotten it.
+    """Return what pods that have not ended have, also what the kubelet has forgotten.
 
     Raises:
         KubeletSilent: if a kubelet is there and does not answer.
@@ -188,13 +191,9 @@ def read_allocations(
 
 
 def read_forms(path: Path) -> dict[str, Form]:
-    """Return the forms that a process kept; none where they can't be read, which is logged."""
-    try:
-        data = read(path, (VERSION,))
-        return load(data["forms"]) if data else {}
-    except (StateUnusable, KeyError, TypeError, ValueError) as error:
-        logs.warning("in which forms devices were advertised is not known", cause=error)
-        return {}
+    """Return the forms that a process stored, none if they can't be read, which is logged."""
+    trouble = "in which forms devices were advertised is not known"
+    return recall(path, trouble, lambda data: load(data["forms"]), {})
 
 
 def in_force(
@@ -216,7 +215,11 @@ def dump(forms: Mapping[str, Form]) -> dict[str, list[Any]]:
 
 
 def load(data: object) -> dict[str, Form]:
-    """Read what dump() returned. TypeError, ValueError: it is nothing of that."""
+    """Read what dump() returned.
+
+    Raises:
+        TypeError, ValueError: if it has another form.
+    """
     if not isinstance(data, dict):
         raise TypeError(f"{data!r} is no object")
     return {
@@ -226,14 +229,14 @@ def load(data: object) -> dict[str, Form]:
 
 
 class Vanished:
-    """Tells of devices that pods were given, and that no GPU has any more, once for each."""
+    """Logs devices of pods that no GPU has any more, once each."""
 
     def __init__(self) -> None:
         self.allocations: tuple[Allocation, ...] = ()
         self._looked_at: Answer | None = None
 
     def look(self, answer: Answer | None, inventory: Inventory) -> None:
-        """Look through an answer of the kubelet; a driver or a GPU that was never read proves nothing gone."""
+        """Look through an answer of the kubelet, unless the driver or a GPU was never read."""
         unread = any(gpu.problem and not gpu.mig and gpu.gpu.mig_current for gpu in inventory.gpus)
         if answer is None or answer is self._looked_at:
             return
@@ -243,9 +246,8 @@ class Vanished:
         vanished = tuple(gone(answer.allocations, answer.uuids))
         for allocation in vanished:
             if allocation not in self.allocations:
-                logs.error(
-                    "a device vanished under a pod", who=str(allocation), device=allocation.device
-                )
+                pod, device = str(allocation), allocation.device
+                logs.error("a device vanished under a pod", who=pod, device=device)
         for allocation in self.allocations:
             if allocation not in vanished:
                 logs.info("no pod has the vanished device any more", device=allocation.device)
@@ -257,7 +259,7 @@ class Vanished:
 
 
 def gone(reported: Iterable[Allocation], uuids: frozenset[str]) -> list[Allocation]:
-    """Return what is named by a UUID that no GPU and no MIG device has, one share for all of a container's."""
+    """Return the allocations of a UUID that no GPU and no MIG device has, one share for all of a container's."""
     by_container: dict[tuple[str, ...], Allocation] = {}
     for allocation in reported:
         match = NAMED.search(allocation.device)

@@ -26,7 +26,7 @@ class SocketUnusable(NodeError):
 
 
 def identity(path: Path) -> Identity | None:
-    """Return what distinguishes one socket from another of the same name; None when there is none."""
+    """Return what distinguishes one socket from another of the same name, None if there is none."""
     try:
         status = path.stat()
     except OSError:
@@ -55,7 +55,11 @@ class Listener:
         return self.identity is not None and identity(self.path) == self.identity
 
     def start(self) -> None:
-        """Listen, in place of where it listened before. SocketUnusable."""
+        """Listen, in place of where it listened before.
+
+        Raises:
+            SocketUnusable: if the socket can't be listened on.
+        """
         self.stop()
         pool = futures.ThreadPoolExecutor(self._workers, thread_name_prefix=self.path.name)
         server = grpc.server(pool, options=[("grpc.so_reuseport", 0)])
@@ -90,9 +94,9 @@ class Listener:
 
 
 class Folder:
-    """A folder that could be written once, and may not be any more.
+    """A folder that was writable once, and may not be any more.
 
-    Under systemd all but this folder is read-only. Where a node leaves its cluster the folder is removed, and
+    Under systemd all but this folder is read-only. If a node leaves its cluster the folder is removed, and
     with it the mount: one that is made later is read-only for this process, and writable for the next.
     """
 

@@ -88,11 +88,11 @@ class Manager:
                 return  # what fails for one is slow to fail for all
 
     def registered(self) -> dict[str, bool]:
-        """Return for each resource whether the kubelet knows of it."""
+        """Return for each resource whether it is registered with the kubelet."""
         return {name: plugin.kubelet is not None for name, plugin in self._plugins.items()}
 
     def problem(self) -> str | None:
-        """Return why a resource can't be registered, None where nothing is known to stand in the way."""
+        """Return why a resource can't be registered, None if nothing is known to stand in the way."""
         return next((plugin.error for plugin in self._plugins.values() if plugin.error), None)
 
     def stop(self) -> None:
@@ -118,7 +118,7 @@ class Manager:
     def _gave_way(plugin: _Plugin, moment: float) -> bool:
         """Return whether another process serves the resource in this one's place.
 
-        The kubelet keeps to who registered last, and two that each take it back would never end.
+        The kubelet calls the process that registered last, and two that each register again would never end.
         """
         displaced = plugin.server.displaced
         if displaced and not plugin.displaced:

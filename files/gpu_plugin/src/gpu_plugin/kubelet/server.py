@@ -165,9 +165,7 @@ class ResourceServer:
         self._admit(context)
         try:
             while (sent := self._wait_for_change(sent, context)) is not None:
-                yield api_pb2.ListAndWatchResponse(
-                    devices=[_device_message(device) for device in sent]
-                )
+                yield api_pb2.ListAndWatchResponse(devices=map(_device_message, sent))
         finally:
             with self._published.changed:
                 if context in self._streams:
@@ -277,7 +275,7 @@ def _container_response(granted: Grant) -> api_pb2.ContainerAllocateResponse:
 
 
 def _log_changes(resource: str, before: tuple[Device, ...], devices: tuple[Device, ...]) -> bool:
-    """Log changes of devices and of their health. Returns whether devices were added or removed."""
+    """Log changes of devices and of their health. Return whether devices were added or removed."""
     changed = {device.id for device in before} != {device.id for device in devices}
     if changed:
         logs.info("devices", resource=resource, count=len(devices))

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, the gpu.node authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""What is asked of the Kubernetes API about the node's own object, and the thread that follows it."""
+"""Requests to the Kubernetes API for the node's own object, and the thread that watches it."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ NODE_RIGHTS: Final = "give the kubeconfig's user the right to get, list, watch a
 LONGEST_PAUSE: Final = 60.0  # between two tries to follow a node
 JITTER: Final = 0.5
 STILL_KNOWN: Final = (0, 429, 503)  # no answer, or an overloaded server: a watch may go on after it
-Told = NodeState | ApiError
+NodeNews = NodeState | ApiError
 
 
 @dataclass(frozen=True)
@@ -44,11 +44,15 @@ class NodeApi:
         self._query = {"fieldSelector": f"metadata.name={node}"}
 
     def close(self) -> None:
-        """Let go of the connections."""
+        """Close the connections."""
         self._access.close()
 
     def read(self) -> Seen:
-        """Return the node. ApiError."""
+        """Return the node.
+
+        Raises:
+            ApiError: if it can't be read, or does not exist.
+        """
         doing = f"reading node {self._node}"
         answer = self._ask(doing, "GET", NODES, query=self._query, accept=METADATA_LIST)
         items, version = understood(doing, lambda: (answer["items"] or [], answer["metadata"]))
@@ -62,7 +66,11 @@ class NodeApi:
         return understood(doing, lambda: Seen(_state(items[0]), str(version["resourceVersion"])))
 
     def follow(self, since: str, seconds: int) -> Iterator[tuple[NodeState | None, str]]:
-        """Yield the node where it changed, and the version to go on from, first that it is followed. ApiError."""
+        """Yield the node, None if it has not changed, and the version to go on from; first that it is followed.
+
+        Raises:
+            ApiError: if the watch ends by an error, or the node was deleted.
+        """
         doing = f"watching node {self._node}"
         where, query = (self._access, doing, NODES, since, seconds), self._query
         events = watch.events(*where, query=query, accept=METADATA, rights=NODE_RIGHTS)
@@ -73,7 +81,11 @@ class NodeApi:
             yield understood(doing, state) if kind in watch.CHANGED else None, version
 
     def write(self, change: Change) -> NodeState:
-        """Change the node and return it as it is then. ApiError."""
+        """Change the node and return it as it is then.
+
+        Raises:
+            ApiError: if the API can't be asked, or refuses.
+        """
         doing = f"labelling node {self._node}"
         query, path = {"fieldManager": "gpu-node-labels"}, f"{NODES}/{self._node}"
         node: NodeState = self._ask(
@@ -88,7 +100,9 @@ class NodeWatch(threading.Thread):
     One LIST, and then watches, each from where the one before ended.
     """
 
-    def __init__(self, api: NodeApi, report: Callable[[Told], None], pause: float = 1.0) -> None:
+    def __init__(
+        self, api: NodeApi, report: Callable[[NodeNews], None], pause: float = 1.0
+    ) -> None:
         super().__init__(name="node", daemon=True)
         self._api, self._report = api, report
         self._backoff = Backoff(pause, LONGEST_PAUSE, JITTER)
@@ -107,23 +121,23 @@ class NodeWatch(threading.Thread):
 
     def _list(self) -> str:
         seen = self._api.read()
-        self._tell(seen.node)
+        self._report_node(seen.node)
         return seen.version
 
     def _watch(self, since: str) -> Iterator[str]:
         for node, version in self._api.follow(since, random.randint(*watch.SECONDS)):
-            self._tell(node or (self._last if self._failing else None))
+            self._report_node(node or (self._last if self._failing else None))
             if node:
                 self._backoff.reset()
             yield version
 
     def _failed(self, error: ApiError) -> None:
-        """Report a failure, unless it is none: the server has forgotten the past."""
+        """Report a failure, unless the server has only forgotten the past."""
         if error.status != GONE:
             self._failing = True
             self._report(error)
 
-    def _tell(self, state: NodeState | None) -> None:
+    def _report_node(self, state: NodeState | None) -> None:
         """Report the node; most changes are the kubelet's, and not of labels."""
         if state is not None and (state != self._last or self._failing):
             self._last, self._failing = state, False

@@ -123,7 +123,12 @@ def _run(options: argparse.Namespace) -> int:
     from . import output, service  # brings NVML in
 
     settings = _settings(options)
-    if unused := _unused(options):
+    flags = sources.flags_given(options)
+    keys = (key for key in config.RUN_KEYS if key.path in flags and key.path not in MATTER)
+    unused = [key.flags[0] for key in keys]
+    if options.kubelet_socket is not None:
+        unused.append("--kubelet-socket")
+    if unused:
         logs.warning("flags of the plugin that change no label", flags=unused)
     environment = dict(os.environ)
     for name in ("MIG_STRATEGY", "FAIL_ON_INIT_ERROR"):
@@ -139,24 +144,9 @@ def _run(options: argparse.Namespace) -> int:
         commands.restart()
 
 
-def _unused(options: argparse.Namespace) -> list[str]:
-    """Return the flags that were given and have no meaning here."""
-    options_given = sources.flags_given(options)
-    keys = (key for key in config.RUN_KEYS if key.path in options_given and key.path not in MATTER)
-    return [
-        *(key.flags[0] for key in keys),
-        *(["--kubelet-socket"] if options.kubelet_socket is not None else []),
-    ]
-
-
-def _mig(options: argparse.Namespace) -> mig.Paths | None:
-    if not switch("mig-by-label", options.mig_by_label):
-        return None
-    return mig.Paths(options.mig_config, options.mig_asked, options.mig_answer, options.mig_chosen)
-
-
 def _settings(options: argparse.Namespace) -> Settings:
     configs, path, output = None, sources.path(options), options.label_output
+    mig_files = (options.mig_config, options.mig_asked, options.mig_answer, options.mig_chosen)
     if options.config_file_srcdir:
         configs = Configs(
             Path(options.config_file_srcdir),
@@ -186,6 +176,6 @@ def _settings(options: argparse.Namespace) -> Settings:
         node_label=options.node_label or LABEL,
         events=switch("node-events", options.node_events),
         condition=bool(switch("node-condition", options.node_condition)),
-        mig=_mig(options),
+        mig=mig.Paths(*mig_files) if switch("mig-by-label", options.mig_by_label) else None,
         patience=options.patience,
     )

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, the gpu.node authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""The configuration that labels speak of: the one that the plugin serves, which may not be the file's."""
+"""The configuration that labels follow: the one that the plugin serves, which may not be the file's."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ UNKNOWN: Final = "labels stay as they are: the plugin serves a configuration tha
 
 
 class Plugin:
-    """The plugin's own word on what it does, as its status file has it."""
+    """The device plugin's state, as its status file has it."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -29,7 +29,7 @@ class Plugin:
         self._state: Mapping[str, Any] | None = None
 
     def state(self) -> Mapping[str, Any] | None:
-        """Return what the plugin says, None where none runs that says anything."""
+        """Return the plugin's state, None if no plugin runs that writes one."""
         stamp = files.stamp(self._path)
         if stamp != self._stamp:
             self._stamp, self._state = stamp, status.load(self._path) if stamp else None
@@ -41,8 +41,10 @@ class Plugin:
 class InForce:
     """``config`` is what labels follow; they stay as they are while it is not ``known``.
 
-    ``problem`` says why the file is not followed; ``last_good`` is where the plugin keeps what it served last.
-    ConfigError: flags or variables are wrong.
+    ``problem`` is why the file is not followed; ``last_good`` is where the plugin stores what it served last.
+
+    Raises:
+        ConfigError: if flags or variables are wrong.
     """
 
     def __init__(
@@ -66,7 +68,7 @@ class InForce:
             self._read, self._refused = None, str(error)
 
     def follow(self, plugin: Mapping[str, Any] | None) -> bool:
-        """Take what is in force by the word of the plugin, or the file's. Returns whether it is another."""
+        """Take the configuration that the plugin reports, or the file's. Return whether it has changed."""
         configuration = self._chosen(plugin)
         self.known = configuration is not None
         if configuration is None or configuration == self._taken:
@@ -93,7 +95,7 @@ class InForce:
         return loaded
 
     def _strange(self, why: str) -> Loaded | None:
-        """The plugin serves what is not known here, such as another file, or has not looked yet."""
+        """Choose while the plugin serves what is not known here, such as another file, or has not looked yet."""
         moment = self._clock()
         self._strange_since = moment if self._strange_since is None else self._strange_since
         if why:
@@ -107,7 +109,7 @@ class InForce:
         return self._read
 
     def _last_good_config(self, digest: str) -> Loaded | None:
-        """Return what the plugin kept, if that is what it serves."""
+        """Return what the plugin stored, if that is what it serves."""
         try:
             state = read(self._last_good) or {}
             if state.get("sha256") != digest or not isinstance(state.get("text"), str):

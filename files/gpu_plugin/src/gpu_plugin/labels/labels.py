@@ -46,19 +46,19 @@ Labels = dict[str, str]
 
 @dataclass(frozen=True)
 class Vgpu:
-    """The driver of a virtual GPU's host; empty where it is not known."""
+    """The driver of a virtual GPU's host, empty if it is not known."""
 
     host_driver_version: str = ""
     host_driver_branch: str = ""
 
 
 def readable(config: bytes) -> bool:
-    """Return whether it is the whole space; a user without rights is shown the beginning only."""
+    """Return whether it is the whole configuration space; without privileges only its beginning can be read."""
     return len(config) >= WHOLE
 
 
 def vgpu(config: bytes) -> Vgpu | None:
-    """Return what a GPU's configuration space has of its host; None for a GPU that is real."""
+    """Return what a GPU's configuration space has of its host, None for a physical GPU."""
     if not readable(config) or not config[STATUS] & HAS_CAPABILITIES:
         return None
     seen: set[int] = set()
@@ -88,7 +88,7 @@ def _host(capability: bytes) -> Vgpu:
 
 @dataclass(frozen=True)
 class Replication:
-    """In how many replicas a device is advertised, by which strategy, and whether under another name."""
+    """How a device is advertised: its replicas, their strategy, and whether under another name."""
 
     replicas: int
     strategy: str = "none"
@@ -97,7 +97,7 @@ class Replication:
 
 @dataclass(frozen=True)
 class Facts:
-    """What is known of a node. Maps go by the UUIDs of GPUs, ``attributes`` by those of MIG devices.
+    """The facts about a node. Maps are by the UUIDs of GPUs, ``attributes`` by those of MIG devices.
 
     ``classes`` are PCI classes such as 0x030200, ``cliques`` where each GPU is in an NVLink fabric;
     ``vgpus`` has GPUs whose PCI configuration could be read, and None for those that are real.
@@ -113,7 +113,7 @@ class Facts:
 
 
 def labels(facts: Facts, config: Config, started: int | None = None) -> Labels:
-    """Return all labels; ``started`` is the time stamp's, in seconds, where there is to be one."""
+    """Return all labels; ``started`` is the time stamp in seconds, None for no time stamp."""
     result = {} if started is None else {f"{VENDOR}/gfd.timestamp": str(started)}
     result |= _vgpu(facts)
     views = _views(facts.inventory)
@@ -121,7 +121,9 @@ def labels(facts: Facts, config: Config, started: int | None = None) -> Labels:
         return result
     advertised = decide(facts.inventory, {}, config)
     by_uuid = {each.device.uuid: _replication(each) for each in advertised.offered}
-    result |= _allocation(config)
+    if config.dra.allocation != DEVICE_PLUGIN:
+        named = {"allocation": config.dra.allocation, "enforcement": config.dra.enforcement}
+        result |= _under(DRIVER, "/", named)
     result |= _under(VENDOR, "/", _versions(facts) | _node(facts, views))
     result[f"{VENDOR}/mps.capable"] = _word(
         any(replication.strategy == "mps" for replication in by_uuid.values())
@@ -137,14 +139,6 @@ def labels(facts: Facts, config: Config, started: int | None = None) -> Labels:
             pairs = [pair for pair in _pairs(views) if pair[1].profile == profile]
             result |= _under(resource_name(profile), ".", _mig(facts, pairs, by_uuid))
     return result
-
-
-def _allocation(config: Config) -> Labels:
-    """Return who gives out GPUs and how shares are enforced, where that is not the device plugin alone."""
-    if config.dra.allocation == DEVICE_PLUGIN:
-        return {}
-    named = {"allocation": config.dra.allocation, "enforcement": config.dra.enforcement}
-    return _under(DRIVER, "/", named)
 
 
 def models(inventory: Inventory) -> list[str]:
@@ -180,7 +174,7 @@ def _replication(offered: Offered) -> Replication:
 
 
 def _together(uuids: Iterable[str], by_uuid: Mapping[str, Replication]) -> Replication:
-    """Return the one that stands for several: that with the most replicas."""
+    """Return the replication with the most replicas, which stands for several devices."""
     replications = (by_uuid.get(uuid, Replication(1)) for uuid in uuids)
     return max(replications, key=lambda replication: replication.replicas, default=Replication(0))
 
@@ -189,11 +183,11 @@ def _vgpu(facts: Facts) -> Labels:
     if not facts.vgpus:
         return {}
     hosts = [host for host in facts.vgpus.values() if host is not None]
-    labels_of_hosts = {"present": _word(bool(hosts))}
+    result = {"present": _word(bool(hosts))}
     if hosts:
-        labels_of_hosts["host-driver-version"] = value(hosts[0].host_driver_version)
-        labels_of_hosts["host-driver-branch"] = value(hosts[0].host_driver_branch)
-    return _under(f"{VENDOR}/vgpu", ".", labels_of_hosts)
+        result["host-driver-version"] = value(hosts[0].host_driver_version)
+        result["host-driver-branch"] = value(hosts[0].host_driver_branch)
+    return _under(f"{VENDOR}/vgpu", ".", result)
 
 
 def _versions(facts: Facts) -> Labels:
@@ -235,17 +229,16 @@ def _gpus(facts: Facts, by_uuid: Mapping[str, Replication], strategy: str) -> La
     alike = [view for view in facts.inventory.gpus if view.gpu.name == model]
     whole = [view for view in alike if strategy == "none" or not view.gpu.mig_current]
     gpu = (whole or alike)[0].gpu
-    labels_of_model = _base(
-        model, len(alike), _together((view.gpu.uuid for view in whole), by_uuid), ""
-    )
+    shared = _together((view.gpu.uuid for view in whole), by_uuid)
+    result = _base(model, len(alike), shared, "")
     if gpu.memory_total:
-        labels_of_model["memory"] = str(gpu.memory_total // MIB)
+        result["memory"] = str(gpu.memory_total // MIB)
     major, minor = gpu.compute_capability
     if major:
         special = {(7, 5): "turing", (8, 9): "ada-lovelace"}
-        labels_of_model["family"] = special.get((major, minor)) or FAMILIES.get(major, "undefined")
-        labels_of_model["compute.major"], labels_of_model["compute.minor"] = str(major), str(minor)
-    return _under(GPU_RESOURCE, ".", labels_of_model)
+        result["family"] = special.get((major, minor)) or FAMILIES.get(major, "undefined")
+        result["compute.major"], result["compute.minor"] = str(major), str(minor)
+    return _under(GPU_RESOURCE, ".", result)
 
 
 def _single(
@@ -258,14 +251,11 @@ def _single(
     if not on:
         return {}
     if advertised.refusal:
-        labels_of_profile = {
-            "product": value(on[0].gpu.name, "MIG-INVALID"),
-            "sharing-strategy": "",
-        }
-        labels_of_profile |= dict.fromkeys(("count", "replicas", "memory"), "0")
+        result = {"product": value(on[0].gpu.name, "MIG-INVALID"), "sharing-strategy": ""}
+        result |= dict.fromkeys(("count", "replicas", "memory"), "0")
     else:
-        labels_of_profile = _mig(facts, _pairs(on), by_uuid)
-    return _under(GPU_RESOURCE, ".", labels_of_profile)
+        result = _mig(facts, _pairs(on), by_uuid)
+    return _under(GPU_RESOURCE, ".", result)
 
 
 def _mig(

@@ -55,9 +55,13 @@ class MigByLabel:
         self._asked_at = clock()
 
     def follow(self, label: str) -> bool:
-        """Request the layout that the label names. Returns whether the state to publish has changed."""
+        """Request the layout that the label names. Return whether the state to publish has changed."""
         self._read_config()
-        answer = self._read_answer()
+        try:
+            state = read(self._paths.answer)
+        except StateUnusable:
+            state = None
+        answer = None if state is None else Answer.of(state, alive=alive(state))
         chosen = self._paths.chosen.exists()
         decision = decide(label, self._declared, self._digest, answer, chosen=chosen)
         if label and self._config_problem:
@@ -85,15 +89,8 @@ class MigByLabel:
         self._declared = declared if declared.by_label else None
         self._digest = hashlib.sha256(text.encode()).hexdigest()
 
-    def _read_answer(self) -> Answer | None:
-        try:
-            answer = read(self._paths.answer)
-        except StateUnusable:
-            return None
-        return None if answer is None else Answer.of(answer, alive=alive(answer))
-
     def _write_request(self, decision: Decision, answer: Answer | None) -> str:
-        """Write, renew or remove the request. Returns why that failed, empty if it did not."""
+        """Write, renew or remove the request. Return why that failed, empty if it did not."""
         path, request, moment = self._paths.asked, decision.request, self._clock()
         try:
             if request is None:

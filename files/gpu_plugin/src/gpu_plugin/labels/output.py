@@ -1,7 +1,7 @@
 # Copyright (c) 2026, the gpu.node authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""Where labels go, and how they go again."""
+"""The outputs of labels, which are written there and removed again."""
 
 from __future__ import annotations
 
@@ -35,7 +35,11 @@ class FileOutput:
         self._last: str | None = None
 
     def write(self, labels: Mapping[str, str]) -> None:
-        """Write the labels, if they are others than before. NodeError: they can't be written."""
+        """Write the labels, if they have changed.
+
+        Raises:
+            NodeError: if the file can't be written.
+        """
         text = "".join(f"{key}={labels[key]}\n" for key in sorted(labels))
         if self._path is None:
             if text != self._last:
@@ -65,7 +69,7 @@ def _content(path: Path) -> str | None:
 class NodeFeature:
     """The node's NodeFeature object in a namespace, which Node Feature Discovery makes labels of.
 
-    ``pod`` is that of this process, where it runs in one.
+    ``pod`` is that of this process, if it runs in one.
     """
 
     def __init__(self, access: Access, node: str, namespace: str, pod: str = "") -> None:
@@ -77,7 +81,11 @@ class NodeFeature:
         self._asked = False
 
     def write(self, labels: Mapping[str, str]) -> bool:
-        """Reconcile the object with these labels; tell whether it had others. ApiError."""
+        """Reconcile the object with these labels; return whether it had others.
+
+        Raises:
+            ApiError: if the API can't be asked, or refuses.
+        """
         doing = f"writing NodeFeature {self._namespace}/{self._name}"
         existing = if_there(lambda: self._ask(doing, "GET", self._path))
         meta: dict[str, Any] = {
@@ -106,7 +114,11 @@ class NodeFeature:
         return True
 
     def remove(self) -> None:
-        """Remove the object, if it is there. ApiError."""
+        """Remove the object, if it is there.
+
+        Raises:
+            ApiError: if the API can't be asked, or refuses.
+        """
         doing = f"removing NodeFeature {self._namespace}/{self._name}"
         if_there(lambda: self._ask(doing, "DELETE", self._path))
 
@@ -114,13 +126,23 @@ class NodeFeature:
         return self._access.ask(doing, method, path, body, rights=FEATURE_RIGHTS)
 
     def _owned_by(self, *, anew: bool) -> Owners | None:
-        """Return with whom the object goes; None where it is not known, which leaves it as it is.
+        """Return the object's owners, None if they are not known, which leaves the object as it is.
 
-        A node that registered again is another owner, and the object of the one before is gone by then.
+        In a pod they are the pod and its DaemonSet, as GPU Feature Discovery has it; a pod without one has no owners.
+        Else it is the node. One that registered again is another owner, and the former's object is gone by then.
         """
         if anew or not self._asked:
             try:
-                self._owners = self._of_pod() if self._pod else self._of_node()
+                if self._pod:
+                    doing = f"reading pod {self._namespace}/{self._pod}"
+                    path = f"/api/v1/namespaces/{self._namespace}/pods/{self._pod}"
+                    self._owners = self._access.ask(
+                        doing, "GET", path, rights=POD_RIGHTS, look=_owners
+                    )
+                else:
+                    uid = NodeApi(self._access, self._node).read().node.uid
+                    node = {"apiVersion": "v1", "kind": "Node", "name": self._node, "uid": uid}
+                    self._owners = [node]
             except ApiError as error:
                 if not self._asked:
                     message = (
@@ -130,18 +152,6 @@ class NodeFeature:
                 self._owners = None
             self._asked = True
         return self._owners
-
-    def _of_node(self) -> Owners:
-        """Return the node, with which the object is to go."""
-        uid = NodeApi(self._access, self._node).read().node.uid
-        return [{"apiVersion": "v1", "kind": "Node", "name": self._node, "uid": uid}]
-
-    def _of_pod(self) -> Owners:
-        """Return the pod and its DaemonSet, as GPU Feature Discovery does; none for another pod."""
-        doing = f"reading pod {self._namespace}/{self._pod}"
-        path = f"/api/v1/namespaces/{self._namespace}/pods/{self._pod}"
-        owners: Owners = self._access.ask(doing, "GET", path, rights=POD_RIGHTS, look=_owners)
-        return owners
 
 
 def _owners(pod: Mapping[str, Any]) -> Owners:
@@ -156,7 +166,7 @@ def _owners(pod: Mapping[str, Any]) -> Owners:
 
 @dataclass(frozen=True)
 class Cluster:
-    """What is written to the API about the node, through one access."""
+    """The access to the API, and the objects of the node that are written through it."""
 
     access: Access
     node: NodeApi
@@ -164,21 +174,25 @@ class Cluster:
 
 
 def connect(settings: Settings) -> Cluster:
-    """Return what speaks with the API about the node."""
+    """Return the clients of the API for the node."""
     access, node = Access(settings.api.kubeconfig, settings.api.rate), settings.api.node
     feature = NodeFeature(access, node, settings.api.namespace, settings.api.pod)
     return Cluster(access, NodeApi(access, node), feature)
 
 
 def reporter(settings: Settings, cluster: Callable[[], Cluster]) -> Reporter:
-    """Return what tells the cluster of the GPUs' health."""
+    """Return the reporter of the GPUs' health."""
     return Reporter(
         settings.api.node, settings.files.status.with_name(NAME), lambda: cluster().access
     )
 
 
 def remove(settings: Settings, config: Config) -> int:
-    """Remove our labels and annotations, and nobody else's. ApiError: the API does not do it."""
+    """Remove our labels and annotations, and nobody else's.
+
+    Raises:
+        ApiError: if the API can't be asked, or refuses.
+    """
     output = settings.label_output or settings.output(config.gfd)
     if output == FILE:
         FileOutput(config.gfd.output_file).remove()

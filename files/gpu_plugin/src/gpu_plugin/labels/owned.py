@@ -29,9 +29,9 @@ NFD: Final = "nfd.node.kubernetes.io/feature-labels"
 
 
 def value(text: str, suffix: str = "") -> str:
-    """Return a text as a label's value: what is not allowed goes, blanks become dashes.
+    """Return a text as a label's value: characters that are not allowed are dropped, blanks become dashes.
 
-    Where it is too long its end goes, but for ``suffix``, which is a valid value itself.
+    If it is too long its end is dropped, but for ``suffix``, which is a valid value itself.
     """
     plain = re.sub(r"\s+", "-", STRANGE.sub("", text).strip()).lstrip(EDGES)
     if not suffix:
@@ -56,7 +56,7 @@ class NodeState:
 
 @dataclass(frozen=True)
 class Change:
-    """What to write: None removes a key. ``left`` are labels that NFD keeps and we don't touch."""
+    """The keys to write, of which None removes one. ``left`` are labels that NFD keeps and we don't touch."""
 
     labels: Mapping[str, str | None] = field(default_factory=dict)
     annotations: Mapping[str, str | None] = field(default_factory=dict)
@@ -79,9 +79,14 @@ def change(
     mig_reason: str = "",
     quarantined: str = "",
 ) -> Change:
-    """Reconcile a node's labels with the wanted ones; ``refused`` is why its configuration is not used.
+    """Return what changes a node's labels to the desired ones.
 
-    ``mig_reason`` is why the MIG layout that its label names is not there, ``quarantined`` what is set aside, and why.
+    Args:
+        node: The node as it is.
+        desired: The labels that it should have of ours.
+        refused: Why the configuration that its label names is not used.
+        mig_reason: Why the MIG layout that its label names is not there.
+        quarantined: What is in quarantine, and why.
     """
     theirs = _keys(node.annotations.get(NFD)) - node.ours
     left = tuple(sorted(theirs & desired.keys()))

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, the gpu.node authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""Reads what labels are made of: NVML, the PCI bus, and the machine's name."""
+"""Reads the facts that labels show: from NVML, the PCI bus, and the machine's name."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ T = TypeVar("T")
 
 
 class Reader:
-    """Reads in a thread of its own, so that a driver that hangs does not stop who asks for more than ``seconds``."""
+    """Reads in a thread of its own, so that a driver that hangs does not stop the caller for more than ``seconds``."""
 
     def __init__(self, seconds: float) -> None:
         self._seconds = seconds
@@ -34,7 +34,7 @@ class Reader:
         self._answers: queue.SimpleQueue[Future[Facts]] = queue.SimpleQueue()
 
     def read(self, host_root: Path, config: Config) -> Facts:
-        """Do what read() does. NvmlError besides: it takes longer, or has not ended yet."""
+        """Return what read() returns, with an NvmlError also if it takes longer, or the call before has not ended."""
         begun = not self._worker.busy
         if begun:
             answers = self._answers = queue.SimpleQueue()
@@ -47,31 +47,36 @@ class Reader:
 
 
 def read(host_root: Path, config: Config) -> Facts:
-    """Return what a node has. NvmlError: there is no driver to ask, or it failed.
+    """Return the facts about a node that its labels show. NVML is closed afterwards, so that it can be unloaded.
 
-    The driver is let go of afterwards, so that it can be unloaded.
+    Raises:
+        NvmlError: if there is no driver to ask, or it failed.
     """
     preload(config.driver.roots)
     with open_nvml() as nvml:
-        gpus_found = inventory(nvml)
-        gpus = [gpu.gpu for gpu in gpus_found.gpus]
-        migs = [mig for gpu in gpus_found.gpus for mig in gpu.migs]
+        scanned = inventory(nvml)
+        gpus = [each.gpu for each in scanned.gpus]
+        migs = [mig for each in scanned.gpus for mig in each.migs]
         attributes = {mig.uuid: _or_none(readings.attributes, mig) for mig in migs}
         cliques = {gpu.uuid: _or_none(readings.clique, gpu) for gpu in gpus}
         cuda = nvml.cuda_version()
     folders = {gpu.uuid: host_root / "sys/bus/pci/devices" / gpu.pci_bus_id for gpu in gpus}
     spaces = {uuid: _content(folder / "config") for uuid, folder in folders.items()}
+    views = []
+    for each in scanned.gpus:
+        problem = f"it can't be read: {each.error}" if each.error else ""
+        views.append(
+            GpuView(
+                each.gpu,
+                each.migs,
+                problem=Problem(Kind.UNREADABLE, problem) if problem else None,
+            )
+        )
+    machine = _content(host_root / config.gfd.machine_type_file.lstrip("/"))
     return Facts(
-        Inventory(
-            gpus_found.driver_version,
-            tuple(
-                GpuView(gpu.gpu, gpu.migs, problem=_problem(gpu.error)) for gpu in gpus_found.gpus
-            ),
-        ),
+        Inventory(scanned.driver_version, tuple(views)),
         cuda,
-        _content(host_root / config.gfd.machine_type_file.lstrip("/"))
-        .decode(errors="replace")
-        .strip(),
+        machine.decode(errors="replace").strip(),
         {uuid: _class(_content(folder / "class")) for uuid, folder in folders.items()},
         {uuid: attribute for uuid, attribute in attributes.items() if attribute},
         cliques,
@@ -79,12 +84,8 @@ def read(host_root: Path, config: Config) -> Facts:
     )
 
 
-def _problem(error: Exception | None) -> Problem | None:
-    return Problem(Kind.UNREADABLE, f"it can't be read: {error}") if error else None
-
-
 def _or_none(ask: Callable[[D], T | None], device: D) -> T | None:
-    """Return an answer; None where a device does not give it, such as one that just went."""
+    """Return an answer, None if a device does not give it, such as one that just went."""
     try:
         return ask(device)
     except NvmlError:
@@ -92,7 +93,7 @@ def _or_none(ask: Callable[[D], T | None], device: D) -> T | None:
 
 
 def _content(path: Path) -> bytes:
-    """Return a file's bytes, none where it can't be read."""
+    """Return a file's bytes, none if it can't be read."""
     try:
         return path.read_bytes()
     except OSError:

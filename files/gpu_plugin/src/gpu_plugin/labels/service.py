@@ -1,7 +1,7 @@
 # Copyright (c) 2026, the gpu.node authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""The process behind the labels: looks at the GPUs and at its node, and keeps the one like the other."""
+"""The process of the labels: it looks at the GPUs and at its node, and keeps the node's labels up to date."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from ..tools.files import StateFile
 from ..tools.logs import notify
 from ..tools.process import Process, RestartNeeded
 from . import labels, mig, reading
-from .api import NodeWatch, Told
+from .api import NodeNews, NodeWatch
 from .inforce import InForce, Plugin
 from .output import Cluster, FileOutput, connect, reporter
 from .owned import NodeState, change
@@ -47,7 +47,7 @@ class Service(Process):
         self._settings = settings
         self._source = source
         self._watch = ConfigWatch(settings.files.config)
-        self._messages: queue.SimpleQueue[Told] = queue.SimpleQueue()
+        self._messages: queue.SimpleQueue[NodeNews] = queue.SimpleQueue()
         self._problems: dict[str, str] = {}  # in words, by what they are about, the oldest first
         self._node: NodeState | None = None
         self._cluster: Cluster | None = None
@@ -79,7 +79,7 @@ class Service(Process):
         self._read_at = 0.0
 
     def run(self) -> int:
-        """Run until a signal ends it, or once where the configuration says so. Returns the status."""
+        """Run until a signal ends it, or once if so configured. Return the exit status."""
         return self._once() if self._config.gfd.oneshot else super().run()
 
     def begin(self) -> int:
@@ -96,7 +96,7 @@ class Service(Process):
             self.status.remove()
 
     def _once(self) -> int:
-        """Look and write once. NodeError: it could not be done."""
+        """Look and write once."""
         if not self._in_force.known:
             self._source.load()  # says why
             raise NodeError(self._in_force.problem)
@@ -110,7 +110,7 @@ class Service(Process):
         return 0
 
     def _note(self, about: str, error: Exception | str) -> None:
-        """Note a problem, and log it if it is another one than before."""
+        """Note a problem, and log it if it differs from the one before."""
         if self._problems.get(about) != str(error):
             logs.warning(f"{about}: trying again", cause=error)
         self._problems[about] = str(error)
@@ -124,24 +124,20 @@ class Service(Process):
 
     # --- one round ---
 
-    def _hear(self, message: Told) -> None:
+    def _hear(self, message: NodeNews) -> None:
         self._messages.put(message)
         self.wake()
 
-    def _handle_messages(self) -> None:
+    def round(self) -> None:
+        """Look at the GPUs and the node if that is due, and write what is to be written."""
         while not self._messages.empty():
             message = self._messages.get()
             if isinstance(message, NodeState):
-                self._node = message
-                self._write_at = 0.0
+                self._node, self._write_at = message, 0.0
                 if self._problems.pop("node", None):
                     logs.info("the node can be read again")
             else:
                 self._note("node", message)
-
-    def round(self) -> None:
-        """Look at the GPUs and the node where it is time, and write what is to be written."""
-        self._handle_messages()
         self._name.check(self._problems.keys() & {"node", "labels"})
         moment = time.monotonic()
         asked = self.asked()
@@ -149,7 +145,9 @@ class Service(Process):
             self._in_force.reload()
             self._read_at = 0.0
         self._follow()
-        self._follow_quarantine()
+        if self._quarantine.look():
+            self._write_at = 0.0
+        self._settle("quarantine", self._quarantine.chore.error or "")
         if moment >= self._read_at and self._in_force.known:
             self._look(moment)
         if self._settings.reads_node(self._config.gfd) and self._node_watch is None:
@@ -161,16 +159,16 @@ class Service(Process):
         if moment >= self._write_at:
             self._try_to_write(moment)
         notify("WATCHDOG=1")  # each of the two may wait for the API
-        self._tell_health()
-        self._tell()
+        self._report_health()
+        self._report_state()
 
-    def _tell_health(self) -> None:
+    def _report_health(self) -> None:
         """Write Events and the node condition about the GPUs' health."""
-        events = self._settings.tells(self._config.gfd)
-        wants = self._settings.condition
         before = self._beside
         self._beside = self._reporter.keep(
-            self._plugin.state(), events_wanted=events, condition=wants
+            self._plugin.state(),
+            events_wanted=self._settings.writes_events(self._config.gfd),
+            condition=self._settings.condition,
         )
         for about, why in self._beside.items():
             if before.get(about) != why:
@@ -218,7 +216,7 @@ class Service(Process):
         return {**labels.labels(facts, self._config, self._started), **self._settings.extra}
 
     def _choose(self) -> None:
-        """Let the plugin's configuration be the one that the node's label asks for."""
+        """Let the plugin's configuration be the one that the node's label names."""
         configs, node = self._settings.configs, self._node
         if configs is None or node is None:
             return
@@ -233,19 +231,13 @@ class Service(Process):
         self._write_at = 0.0
 
     def _follow_mig(self) -> None:
-        """Pass on which MIG layout the node's label asks for; look at the GPUs anew where it was made."""
+        """Request the MIG layout that the node's label names; look at the GPUs anew once it was made."""
         if self._mig is None or self._node is None:
             return
         if self._mig.follow(self._node.labels.get(LABEL, "")):
             self._write_at = 0.0
             if self._mig.decision.state == SUCCESS:
                 self._read_at = 0.0
-
-    def _follow_quarantine(self) -> None:
-        """Write what is set aside where it is something else."""
-        if self._quarantine.look():
-            self._write_at = 0.0
-        self._settle("quarantine", self._quarantine.chore.error or "")
 
     # --- writing ---
 
@@ -259,16 +251,13 @@ class Service(Process):
         if self._problems.pop("labels", None):
             logs.info("labels can be written again")
         self._writing.reset()
-        self._write_at = moment + self._again()
-
-    def _again(self) -> float:
-        """Return after how many seconds to look whether what was written is still there."""
+        # When to look whether what was written is still there: of the node, a watch reports changes.
+        pause, sleep = float("inf"), self._config.gfd.sleep
         if self._output == FILE:
-            return TICK
-        sleep = self._config.gfd.sleep
-        if self._output == FEATURE and sleep is not None:
-            return jittered(sleep)
-        return float("inf")  # a watch tells
+            pause = TICK
+        elif self._output == FEATURE and sleep is not None:
+            pause = jittered(sleep)
+        self._write_at = moment + pause
 
     def _write(self) -> None:
         if self._desired is None:
@@ -287,7 +276,7 @@ class Service(Process):
             planned = change(self._node, desired, refused, reason, aside)
             if planned:
                 self._node = self._connected().node.write(planned)
-                self._tell_mig(planned.labels.get(STATE_LABEL))
+                self._report_mig(planned.labels.get(STATE_LABEL))
                 changes = planned.labels.items()
                 removed = [key for key, text in changes if text is None]
                 changed = [f"{key}={text}" for key, text in changes if text is not None]
@@ -296,19 +285,19 @@ class Service(Process):
                     left = "Node Feature Discovery has labels that are left to it"
                     logs.warning(left, labels=planned.left)
 
-    def _tell_mig(self, state: str | None) -> None:
-        """Write an Event where a MIG layout that was asked for has been made, or can't be."""
+    def _report_mig(self, state: str | None) -> None:
+        """Write an Event once a MIG layout that was asked for has been made, or can't be."""
         if self._mig is None or self._node is None or state not in (SUCCESS, FAILED):
             return
-        if self._settings.tells(self._config.gfd):
+        if self._settings.writes_events(self._config.gfd):
             name, reason = self._node.labels.get(LABEL, ""), self._mig.decision.reason
-            self._reporter.say_mig(name, reason, failed=state == FAILED)
+            self._reporter.report_mig(name, reason, failed=state == FAILED)
 
     def _connected(self) -> Cluster:
         self._cluster = self._cluster or connect(self._settings)
         return self._cluster
 
-    def _tell(self) -> None:
+    def _report_state(self) -> None:
         """Write the status file, and keep the service manager informed."""
         problem = next(iter(self._problems.values()), None)
         node = self._node

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, the gpu.node authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""What the command ``gpu-plugin labels`` is given, besides the configuration, such as a folder of them."""
+"""The settings of the command ``gpu-plugin labels``, besides the configuration, such as a folder of configurations."""
 
 from __future__ import annotations
 
@@ -41,13 +41,17 @@ class Configs:
     strategies: Sequence[str] = (NAMED, SINGLE)
 
     def names(self) -> list[str]:
-        """Return the names of the configurations. NodeError: the folder can't be read."""
+        """Return the names of the configurations.
+
+        Raises:
+            NodeError: if the folder can't be read.
+        """
         with files.failing(f"can't read {self.source}"):
             paths = sorted(self.source.iterdir())
         return [path.name for path in paths if path.is_file() and not path.name.startswith(".")]
 
     def stamp(self) -> tuple[object, ...]:
-        """Return something that differs after a change of the folder, its files, or the link."""
+        """Return the stamp of the folder, its files, and the link."""
         stamps: list[object] = []
         paths: list[Path] = []
         with contextlib.suppress(OSError):  # why it can't be read is said where one is chosen
@@ -58,7 +62,7 @@ class Configs:
         return tuple(stamps)
 
     def follow(self, label: str) -> str:
-        """Let the link lead to what a label asks for; return why it does not, or an empty text.
+        """Point the link at the configuration that a label names. Return why it does not, empty if it does.
 
         What the plugin would refuse is not linked: the configuration before it stays in force.
         """
@@ -86,7 +90,11 @@ class NoChoice(NodeError):
 
 
 def one_of(allowed: Sequence[str], where: str, text: str) -> str:
-    """Return a word as it is. InputError: it is no such one."""
+    """Return the text as it is.
+
+    Raises:
+        InputError: if it is not allowed.
+    """
     if text not in allowed:
         raise InputError.of(where, text, f"one of {', '.join(allowed)}")
     return text
@@ -98,7 +106,11 @@ def parts(text: str) -> list[str]:
 
 
 def fallbacks(where: str, text: str) -> tuple[str, ...]:
-    """Return the strategies of a list with commas. InputError: one is unknown."""
+    """Return the strategies of a list with commas.
+
+    Raises:
+        InputError: if one is unknown.
+    """
     return tuple(one_of(FALLBACKS, where, part) for part in parts(text))
 
 
@@ -107,8 +119,10 @@ def choose(
 ) -> str | None:
     """Return the name of the configuration, as NVIDIA's config-manager does; None is an empty one.
 
-    The label's comes first, then the default, then what the strategies find, in their order. NoChoice:
-    there is none.
+    The label's comes first, then the default, then what the strategies choose, in their order.
+
+    Raises:
+        NoChoice: if there is none.
     """
     known = ", ".join(sorted(names)) or "none"
     for name, whose in ((label, "the node's label"), (default, "the default")):
@@ -133,7 +147,7 @@ def choose(
 
 @dataclass(frozen=True)
 class Files:
-    """Where the host is seen, and files are: ``last_good`` and ``plugin_status`` are the plugin's."""
+    """The places of the host's root and of files: ``last_good`` and ``plugin_status`` are the plugin's."""
 
     config: Path
     host_root: Path
@@ -146,7 +160,7 @@ class Files:
 class ApiAccess:
     """The node and this process in the cluster, and the way to its API.
 
-    ``named`` is the node's name where the user has chosen it.
+    ``named`` is the node's name if the user has chosen it.
     """
 
     node: str
@@ -161,8 +175,8 @@ class ApiAccess:
 class Settings:
     """``label_output`` empty leaves the choice to the configuration; ``configs`` is None for no choice.
 
-    ``events`` and ``condition`` tell the cluster of the GPUs' health; None leaves the choice to the output.
-    ``mig`` is None where no label chooses the MIG layout.
+    ``events`` and ``condition`` report the GPUs' health to the cluster; None leaves the choice to the output.
+    ``mig`` is None if no label chooses the MIG layout.
     """
 
     files: Files
@@ -182,7 +196,11 @@ class Settings:
         return self.configs is not None or self.mig is not None
 
     def output(self, gfd: Gfd) -> str:
-        """Return where labels are written. NodeError: nothing would be done at all."""
+        """Return where labels are written.
+
+        Raises:
+            NodeError: if nothing would be done at all.
+        """
         chosen = {None: API, True: FEATURE, False: FILE}[gfd.node_feature_api]
         output = self.label_output or chosen
         if output == OFF and not (self.chooses or self.events or self.condition):
@@ -193,8 +211,8 @@ class Settings:
             )
         return output
 
-    def tells(self, gfd: Gfd) -> bool:
-        """Return whether Events are written; where nobody chose, where the API is used anyway."""
+    def writes_events(self, gfd: Gfd) -> bool:
+        """Return whether Events are written; by default if the API is used anyway."""
         if self.events is not None:
             return self.events
         return self.output(gfd) in (API, FEATURE) or self.chooses
@@ -205,7 +223,11 @@ class Settings:
 
 
 def switch(where: str, text: str) -> bool | None:
-    """Return what is switched, None for an empty text. InputError."""
+    """Return a switch's value, None for an empty text.
+
+    Raises:
+        InputError: if it is neither true nor false.
+    """
     if not text:
         return None
     if text not in TRUE + FALSE:
@@ -214,7 +236,11 @@ def switch(where: str, text: str) -> bool | None:
 
 
 def rate(qps: str, burst: str) -> Rate:
-    """Return how often the API is asked, 0 and nothing for client-go's own. InputError."""
+    """Return how often the API is asked; 0 and an empty text stand for client-go's own rate.
+
+    Raises:
+        InputError: if one is not such a number.
+    """
     try:
         speed = float(qps or 0)
         if not math.isfinite(speed):
@@ -229,7 +255,11 @@ def rate(qps: str, burst: str) -> Rate:
 
 
 def extra(where: str, text: str) -> dict[str, str]:
-    """Return labels of a list such as ``example.com/a=1,example.com/b=2``. InputError."""
+    """Return labels of a list such as ``example.com/a=1,example.com/b=2``.
+
+    Raises:
+        InputError: if one is not valid.
+    """
     labels: dict[str, str] = {}
     for part in parts(text):
         key, sign, value = part.partition("=")

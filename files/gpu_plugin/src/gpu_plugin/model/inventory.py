@@ -1,7 +1,7 @@
 # Copyright (c) 2026, the gpu.node authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""A node's GPUs as the last look saw them, what is wrong with them, and what containers can be given of them. Pure."""
+"""A node's GPUs as the last look saw them, their problems, and the devices that containers can get of them. Pure."""
 
 from __future__ import annotations
 
@@ -22,9 +22,7 @@ from .._shared._repair.verdict import ANSWERS, GpuVerdict, judge_gpu
 from .mps.settings import Offer
 
 HUNG: Final = 60.0  # seconds without an answer after which nobody waits for a driver any more
-SLOW: Final = (
-    4.0  # seconds that a look at a GPU may take, or its driver is slow: 5 s lie between two
-)
+SLOW: Final = 4.0  # seconds after which a look at a GPU is slow: 5 s lie between two
 RELEASE: Final = "gpu.node.release"
 BY_ITSELF: Final = "it passes by itself"
 VENDOR: Final = "k8s.device-plugin.nvidia.com"
@@ -37,7 +35,7 @@ Place = tuple[str, int | None, int | None]
 
 
 class Kind(Enum):
-    """What a problem is about, whatever its words are."""
+    """The subject of a problem."""
 
     NO_DRIVER = "no_driver"
     HUNG = "hung"  # NVML has not answered for it for a long while
@@ -57,11 +55,17 @@ class Kind(Enum):
 
 @dataclass(frozen=True)
 class Problem:
-    """What is wrong, its ``reason`` in words; ``code`` is NVML's where it is an error of it.
+    """A problem of a GPU or device.
 
-    ``recovery`` is what mends it, where something does, and ``verdict`` what is to be done about the GPU. Of a fault
-    ``since`` is in seconds since 1970, and ``xid`` the XID that the driver reported, 0 where it reported none;
-    ``clearable``: `gpu-plugin health clear` brings the GPU back.
+    Attributes:
+        kind: What it is about.
+        reason: What is wrong, in words.
+        code: NVML's error code, if it is an error of NVML.
+        recovery: What ends it, in words, if anything does.
+        verdict: What is to be done about the GPU.
+        since: When a fault began, in seconds since 1970.
+        clearable: Whether `gpu-plugin health clear` ends a fault.
+        xid: The XID that the driver reported, 0 if it reported none.
     """
 
     kind: Kind
@@ -84,11 +88,10 @@ Faults = Mapping[Place, Problem]  # what XIDs and GPUs reported
 
 @dataclass(frozen=True)
 class Unhealthy:
-    """A GPU, or one of its MIG instances where ``gi`` is given, and why it must not be used.
+    """A GPU, or one of its MIG instances if ``gi`` is given, and why it must not be used.
 
-    ``index`` is NVML's, empty for a GPU that is gone; ``since`` are seconds since 1970. ``clearable``:
-    `gpu-plugin health clear` brings it back. ``verdict`` is what is to be done, by its name, and ``xid`` what the
-    driver reported, None where that was no XID.
+    ``index`` is NVML's, empty for a GPU that is gone. ``verdict`` is the verdict's name, and ``xid`` the XID that the
+    driver reported, None if there was none. The other fields are as in Problem.
     """
 
     gpu: str
@@ -105,7 +108,7 @@ class Unhealthy:
 
     @classmethod
     def of(cls, place: Place, index: str, kind: Kind, problem: Problem) -> Unhealthy:
-        """Return a place with what is wrong there, as one of a kind."""
+        """Return a place with its problem, which counts as this kind."""
         why = (kind.value, problem.reason, problem.since, problem.recovery, problem.clearable)
         gpu, gi, ci = place
         return cls(gpu, index, gi, ci, *why, problem.verdict.word, problem.xid or None)
@@ -113,7 +116,7 @@ class Unhealthy:
 
 @dataclass(frozen=True)
 class Layout:
-    """What a GPU in MIG mode can be divided into, and the GPU instances that there are."""
+    """The profiles of a GPU in MIG mode, and its GPU instances."""
 
     profiles: tuple[GiProfile, ...] = ()
     instances: tuple[GpuInstance, ...] = ()
@@ -121,12 +124,16 @@ class Layout:
 
 @dataclass(frozen=True)
 class GpuView:
-    """A GPU as the last scan saw it. ``problem`` says why it can't be used, if so.
+    """A GPU as the last scan saw it.
 
-    ``mig_problems`` are those of MIG devices by UUID. ``entries`` are the inodes of its entries in
-    /proc and /sys, None for one that is not there. ``unnamed`` are the UUIDs of MIG devices of which
-    NVML names no profile. ``brand`` is NVML's number, ``pcie_root`` is such as pci0000:16, empty where
-    sysfs does not tell. ``quarantined`` is why somebody has set it aside, empty where nobody has.
+    Attributes:
+        problem: Why it can't be used, None if it can.
+        mig_problems: The problems of MIG devices by UUID.
+        entries: The inodes of its entries in /proc and /sys, None for one that is not there.
+        unnamed: The UUIDs of MIG devices of which NVML names no profile.
+        brand: NVML's number.
+        pcie_root: Its root complex such as pci0000:16, empty if sysfs does not have it.
+        quarantined: Why it is in quarantine, empty if it is not.
     """
 
     gpu: Gpu
@@ -144,21 +151,26 @@ class GpuView:
 
     @cached_property
     def verdict(self) -> GpuVerdict:
-        """What the GPU and its driver ask for by what they tell now; XIDs are not among it."""
+        """The verdict by what the GPU and its driver report at present, without XIDs."""
         return judge_gpu(NodeSigns(), GpuSigns("", signs=self.condition.signs))
 
 
 @dataclass(frozen=True)
 class Inventory:
-    """All GPUs of a node. ``caps`` are the minors of MIG capabilities by their name.
+    """All GPUs of a node.
 
-    ``unreadable`` says by NVML's index why each other GPU could not be read, ``strangers`` are those of
-    them that were never read. ``addresses`` are those of the driver's GPUs on the PCI bus, as far as
-    they are known. Where nobody answered, ``absent`` says why, and the GPUs are those seen last. NVML takes long over
-    those that are ``slow``, by UUID, and has not answered for those that are ``hung`` for ``patience`` seconds.
-    ``generation`` differs after the driver was loaded again. ``cuda_version`` is the newest that the driver serves,
-    such as 12.4. ``quarantine`` is what somebody has set aside. ``nodes`` says what is wrong with the device nodes that
-    all GPUs share, empty where nothing is.
+    Attributes:
+        caps: The minors of MIG capabilities by their name.
+        unreadable: Why each other GPU could not be read, by NVML's index.
+        strangers: The problems of those of them that were never read.
+        addresses: The driver's GPUs on the PCI bus, as far as they are known.
+        absent: Why the driver did not answer, empty if it did; the GPUs are those seen last then.
+        slow: The GPUs, by UUID, over which NVML takes long.
+        hung: The GPUs for which NVML has not answered for ``patience`` seconds.
+        generation: Differs after the driver was loaded again.
+        cuda_version: The newest that the driver serves, such as 12.4.
+        quarantine: What is in quarantine.
+        nodes: What is wrong with the device nodes that all GPUs share, empty if nothing is.
     """
 
     driver_version: str
@@ -183,29 +195,30 @@ class Inventory:
 
     @property
     def no_answer(self) -> Problem:
-        """What is wrong with those that are hung."""
+        """The problem of GPUs that are hung."""
         reason = f"NVML has not answered for it for {self.patience:g} seconds"
         recovery = f"{BY_ITSELF} as soon as NVML answers for it again"
         return Problem(Kind.HUNG, reason, recovery=recovery, verdict=ANSWERS[Answer.NEVER][0])
 
 
 def remember(before: Inventory | None, inventory: Inventory) -> Inventory:
-    """Keep GPUs that were there before and can't be read now, as GPUs with a problem.
+    """Return the inventory with GPUs that were there before and can't be read now, as GPUs with a problem.
 
-    Without that a broken GPU would vanish, and with it the word that its containers need to hear.
+    Without that a broken GPU would vanish, and its containers would not learn of its problem.
     """
     if not inventory.unreadable:
         return inventory
     present = {view.gpu.uuid for view in inventory.gpus}
+    addresses = inventory.addresses  # a GPU that was taken from the driver is not there any more
     missing = [
         view
         for view in (before.gpus if before else ())
-        if view.gpu.uuid not in present and _may_be_there(view, inventory.addresses)
+        if view.gpu.uuid not in present and (not addresses or view.gpu.pci_bus_id in addresses)
     ]
     problems = dict(inventory.unreadable)
     by_index = [(view, problems.pop(view.gpu.index, None)) for view in missing]
-    # The indices may be other ones by now.
-    left = iter(list(problems.values()) if inventory.addresses else ())
+    # The indices may have changed.
+    left = iter(list(problems.values()) if addresses else ())
     pairs = [(view, problem or next(left, None)) for view, problem in by_index]
     broken = [
         view if view.problem else replace(view, problem=problem)
@@ -218,20 +231,14 @@ def remember(before: Inventory | None, inventory: Inventory) -> Inventory:
     return replace(inventory, gpus=tuple(gpus), strangers=strangers)
 
 
-def _may_be_there(view: GpuView, addresses: frozenset[str]) -> bool:
-    """Return whether the driver still has a GPU; one that was taken from it is not there any more."""
-    return not addresses or view.gpu.pci_bus_id in addresses
-
-
 def judged(inventory: Inventory, faults: Faults) -> Inventory:
     """Return the inventory with what makes GPUs and MIG devices unhealthy."""
-    return replace(
-        inventory, gpus=tuple(_judge_gpu(view, inventory, faults) for view in inventory.gpus)
-    )
+    gpus = tuple(_judge_gpu(view, inventory, faults) for view in inventory.gpus)
+    return replace(inventory, gpus=gpus)
 
 
 def _judge_gpu(view: GpuView, inventory: Inventory, faults: Faults) -> GpuView:
-    """Return a GPU with its problem; a quarantine is one where it has no other."""
+    """Return a GPU with its problem; a quarantine counts as one if it has no other."""
     uuid, problem, parts = view.gpu.uuid, view.problem, view.mig_problems
     if inventory.absent:
         problem = Problem(Kind.NO_DRIVER, inventory.absent)
@@ -266,10 +273,10 @@ def is_divided(device: MigDevice) -> bool:
 
 @dataclass(frozen=True)
 class HostState:
-    """What else the node has at the moment: device nodes, IMEX channels and CDI devices.
+    """The node's device nodes, IMEX channels and CDI devices.
 
-    ``cdi_added`` are the qualified names of CDI devices of other classes than gpu. ``cdi_lacking`` are by their
-    names those of which a file is gone, and which.
+    ``cdi_added`` are the qualified names of CDI devices of other classes than gpu, ``cdi_lacking`` the missing file of
+    each CDI device that lacks one.
     """
 
     control_nodes: tuple[str, ...] = ()
@@ -284,11 +291,18 @@ Resources = Mapping[str, tuple["Device", ...]]
 
 @dataclass(frozen=True)
 class Device:
-    """Something a container can be given. ``problem`` says why it must not be, if so.
+    """A device that a container can get.
 
-    ``uuid`` is NVML's, which all replicas of a device have in common. ``instance`` are the ids of a MIG device's
-    instances, ``replica`` is which share of the device, and ``mps`` how MPS shares it, if so; else its users may take
-    turns of ``time_slice``. Memory is in bytes, ``slices`` are the compute slices of a MIG device and those of its GPU.
+    Attributes:
+        uuid: NVML's, which all replicas of a device have in common.
+        order: NVML's indices: of the GPU, and of a MIG device.
+        problem: Why it must not be allocated, None if it may.
+        instance: The ids of a MIG device's instances.
+        replica: The number of the share, None for the whole device.
+        memory_total: In bytes.
+        slices: The compute slices of a MIG device and those of its GPU.
+        mps: How MPS shares it, if it does.
+        time_slice: How long its users take turns else.
     """
 
     uuid: str
@@ -307,7 +321,7 @@ class Device:
 
     @cached_property
     def id(self) -> str:
-        """What the kubelet calls it."""
+        """Its id for the kubelet."""
         return self.uuid if self.replica is None else f"{self.uuid}::{self.replica}"
 
     @property
@@ -317,7 +331,7 @@ class Device:
 
 
 class Devices(tuple[Device, ...]):
-    """The devices of a resource, and what each call would look up among them again."""
+    """The devices of a resource, with what calls look up among them."""
 
     @classmethod
     def of(cls, devices: Iterable[Device]) -> Devices:
@@ -336,17 +350,17 @@ class Devices(tuple[Device, ...]):
 
     @cached_property
     def causes(self) -> Mapping[str, str]:
-        """The same without what mends it."""
+        """The reasons of the problems alone, without their recovery."""
         return {device.uuid: device.problem.reason for device in self if device.problem}
 
     @cached_property
     def shares(self) -> Mapping[str, int]:
-        """How many shares each device has that is shared, by UUID."""
+        """The number of shares of each shared device, by UUID."""
         return Counter(device.uuid for device in self if device.replica is not None)
 
     @cached_property
     def reasons(self) -> Mapping[tuple[str, str], str]:
-        """What the problem of each device is about, empty without one, by UUID and index."""
+        """The kind of each device's problem, empty without one, by UUID and index."""
         return {
             (device.uuid, device.index): device.problem.kind.value if device.problem else ""
             for device in self
@@ -354,5 +368,5 @@ class Devices(tuple[Device, ...]):
 
     @cached_property
     def health(self) -> Mapping[str, str]:
-        """How the devices are, by UUID and in the kubelet's words."""
+        """The health of the devices by UUID, in the kubelet's words."""
         return {device.uuid: UNHEALTHY if device.problem else HEALTHY for device in self}

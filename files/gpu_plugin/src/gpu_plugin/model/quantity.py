@@ -31,7 +31,11 @@ _SHORT: Final = re.compile(
 
 @lru_cache(maxsize=4096)
 def parse(text: str, key: str = "quantity") -> Number:
-    """Return the value of a quantity: an int where it is whole. InputError: it is none."""
+    """Return the value of a quantity, an int if it is whole.
+
+    Raises:
+        InputError: if it isn't a quantity.
+    """
     match = _FORM.match(text) if len(text) <= 64 else None
     if match is None or (match[3] or "") not in _FACTORS:
         raise InputError.of(key, text, "a quantity of Kubernetes, such as 10000Mi or 30")
@@ -41,14 +45,18 @@ def parse(text: str, key: str = "quantity") -> Number:
 
 
 def of(value: object, key: str) -> Number:
-    """Return a quantity of a manifest, where YAML may have made it a number. InputError: it is none."""
+    """Return a quantity of a manifest, of which YAML may have made a number.
+
+    Raises:
+        InputError: if it isn't a quantity.
+    """
     if isinstance(value, bool) or not isinstance(value, int | float | str):
         raise InputError.of(key, value, "a quantity of Kubernetes, such as 10000Mi or 30")
     return parse(str(value), key)
 
 
 def whole(value: object) -> int | None:
-    """Return the whole number that a quantity of a pod is, None where it is none."""
+    """Return the value of a pod's quantity if it is a whole number, else None."""
     if not _SHORT.fullmatch(str(value)):
         return None
     try:
@@ -59,12 +67,12 @@ def whole(value: object) -> int | None:
 
 
 def size(number: int) -> str:
-    """Return bytes as the API server writes them, in binary units where they are whole."""
+    """Return bytes as the API server writes them, in binary units if they are whole."""
     return _written(number, _BINARY) if number and number % 1024 == 0 else count(number)
 
 
 def count(number: int) -> str:
-    """Return a number of things as the API server writes it: what it returns compares equal."""
+    """Return a number as the API server writes it, so that its answer compares equal."""
     return _written(number, _DECIMAL)
 
 

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from functools import cached_property
 
 from .._shared._base.gpu import Links
 from .inventory import Device
@@ -19,31 +18,28 @@ NVLINK = 100
 
 @dataclass(frozen=True)
 class Topology:
-    """What is known: levels by pairs of GPUs' UUIDs, and each GPU's NVLinks.
+    """The levels by pairs of GPUs' UUIDs, and each GPU's NVLinks.
 
-    Where a pair is not known, because a GPU did not answer, its NUMA nodes say how near it is.
+    If a pair is not known, because a GPU did not answer, its NUMA nodes stand for how near it is.
     """
 
     levels: Mapping[frozenset[str], int] = field(default_factory=dict)
     links: Mapping[str, Links] = field(default_factory=dict)
     addresses: Mapping[str, str] = field(default_factory=dict)
-
-    @cached_property
-    def _scores(self) -> dict[tuple[str, int | None, str, int | None], int]:
-        return {}
+    _scores: dict[tuple[str, int | None, str, int | None], int] = field(
+        default_factory=dict, init=False, repr=False, compare=False
+    )
 
     def score(self, first: Device, second: Device) -> int:
         """Return the worth of a pair, higher being better: any NVLink is more than any PCIe."""
         pair = (first.gpu_uuid, first.numa_node, second.gpu_uuid, second.numa_node)
         if pair not in self._scores:
-            self._scores[pair] = self._score(first, second)
+            level = self.levels.get(frozenset((first.gpu_uuid, second.gpu_uuid)))
+            if level is None:
+                level = SAME_NODE if first.numa_node == second.numa_node else OTHER_NODE
+            nvlinks = self._links(first.gpu_uuid, second.gpu_uuid)
+            self._scores[pair] = FARTHEST - level + NVLINK * nvlinks
         return self._scores[pair]
-
-    def _score(self, first: Device, second: Device) -> int:
-        level = self.levels.get(frozenset((first.gpu_uuid, second.gpu_uuid)))
-        if level is None:
-            level = SAME_NODE if first.numa_node == second.numa_node else OTHER_NODE
-        return FARTHEST - level + NVLINK * self._links(first.gpu_uuid, second.gpu_uuid)
 
     def _links(self, first: str, second: str) -> int:
         here, there = self.links.get(first), self.links.get(second)

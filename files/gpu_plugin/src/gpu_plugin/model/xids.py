@@ -1,7 +1,7 @@
 # Copyright (c) 2026, the gpu.node authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""What XIDs, the driver's numbers for errors, do: what the verdict says, unless the user wants otherwise. Pure."""
+"""The effects of XIDs, the driver's numbers for errors: as the verdict has them, unless the user overrides it. Pure."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ SPEAKS, SILENT = FaultSigns(recovery=0), FaultSigns()
 
 
 class Effect(enum.Enum):
-    """What follows from an XID."""
+    """The effect of an XID on a GPU."""
 
     IGNORE = "ignore"
     DEGRADE = "degrade"  # Unhealthy, and Healthy again by itself after a recovery period
@@ -31,11 +31,11 @@ class Overrides:
     enabled: frozenset[int] | None = frozenset()
 
     def heeds(self, number: int) -> bool:
-        """Return whether the user wants an XID to count, whatever is known of it."""
+        """Return whether an XID counts by the user's choice, whatever is known of it."""
         return self.enabled is None or number in self.enabled
 
     def ignores(self, number: int) -> bool:
-        """Return whether the user wants an XID not to count. What is enabled wins, also where all is disabled."""
+        """Return whether an XID does not count by the user's choice. What is enabled wins, also if all is disabled."""
         return not self.heeds(number) and (self.disabled is None or number in self.disabled)
 
 
@@ -44,8 +44,12 @@ def effect(
 ) -> tuple[Effect, Reason]:
     """Return what follows from an XID, and what it asks for.
 
-    ``branch`` is the driver's; ``speaks``: it says by its recovery action what it wants, which goes before the list of
-    XIDs where it covers this one and the user has not named it.
+    Args:
+        xid: The XID.
+        overrides: The user's choices.
+        branch: The driver's branch.
+        speaks: Whether the driver reports a recovery action, which goes before the list of XIDs if it covers this one
+            and the user has not named it.
     """
     heeded = overrides.heeds(xid.number)
     signs = SPEAKS if speaks and not heeded else SILENT

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, the gpu.node authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""Who uses an MPS daemon: its clients, with their pods and limits, who holds its socket, its servers, containers."""
+"""The processes that use an MPS daemon: clients with pods and limits, holders of its socket, servers, containers."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ CREDENTIALS: Final = struct.Struct("3i")
 
 @dataclass(frozen=True)
 class Client:
-    """A process. ``memory`` and ``threads`` are what its environment says, empty: the defaults."""
+    """A process. ``memory`` and ``threads`` are the limits in its environment, empty for the defaults."""
 
     pid: int
     pod: str = ""
@@ -51,7 +51,7 @@ class Client:
 
 
 def look(pid: int, proc: Path = PROC, logs: Path = POD_LOGS) -> Client:
-    """Return a client, as far as its process lets itself be looked at."""
+    """Return a client, as far as its process can be read."""
     folder = proc / str(pid)
     uid = pods.uid_of(peek(folder / "cgroup"), peek(proc / "1/cgroup"))
     env = _environment(pid, proc)
@@ -62,9 +62,9 @@ def look(pid: int, proc: Path = PROC, logs: Path = POD_LOGS) -> Client:
 
 
 def holders(daemon: int) -> str:
-    """Return in words which processes are connected to a control daemon, empty where none is.
+    """Return which processes are connected to a control daemon, in words; empty if none is.
 
-    It serves one at a time, so the one who says nothing is among them. SO_PEERCRED of the daemon's
+    It serves one at a time, so the process that sends nothing is among them. SO_PEERCRED of the daemon's
     own sockets names them, whatever namespace they are in (unix(7), pidfd_getfd(2)).
     """
     processes = dict(_peers(daemon))
@@ -74,7 +74,7 @@ def holders(daemon: int) -> str:
 
 
 def own_folder(pid: int, names: Names) -> str:
-    """Return a control daemon's own directory; empty: the process is no such daemon of this device."""
+    """Return a control daemon's own directory, empty if the process is no control daemon of this device."""
     env = _environment(pid)
     own = env.get("CUDA_MPS_PIPE_DIRECTORY", "")
     is_own = env.get("CUDA_MPS_LOG_DIRECTORY") == names.log and own.startswith(f"{names.ipc}/")
@@ -82,7 +82,7 @@ def own_folder(pid: int, names: Names) -> str:
 
 
 def daemon(names: Names) -> tuple[int, str]:
-    """Return a device's control daemon and its own directory, by all processes; 0 where there is none.
+    """Return a device's control daemon and its own directory, by all processes; 0 if there is none.
 
     Its servers have the same environment, and are in its session. Whatever a container runs may call
     itself so, but not in our namespace.
@@ -104,12 +104,12 @@ def servers(daemon: int) -> tuple[int, ...]:
 
 
 def sees_all() -> bool:
-    """Return whether this process sees those of all containers, as it does not in most containers."""
+    """Return whether this process sees the processes of all containers, which in most containers it does not."""
     return os.readlink(PROC / "self/ns/pid") == FIRST
 
 
 def tenant(system: int, inside: str, daemon: int, before: int = 0) -> int:
-    """Return a process of a container that has a file system, by its device number, at a path; 0 where none has.
+    """Return a process of a container that has a file system, by its device number, at a path; 0 if none has.
 
     That of ``before`` is looked at first. What the control daemon started has it too, and is none. A process with more
     mounts than are read may have it.
@@ -131,7 +131,7 @@ def tenant(system: int, inside: str, daemon: int, before: int = 0) -> int:
 
 
 def _space(pid: int) -> str:
-    """Return which mounts a process sees; nothing where it has ended."""
+    """Return the mount namespace of a process, empty if it has ended."""
     with contextlib.suppress(OSError):
         return os.readlink(PROC / str(pid) / "ns/mnt")
     return ""

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, the gpu.node authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""The genuine nvidia-cuda-mps-control: the daemon as a process, questions to it, what it can do."""
+"""nvidia-cuda-mps-control: the daemon as a process, commands to it, and its capabilities."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ class Control:
             self._follow(child.pid, child)
 
     def adopt(self, pid: int, own: str) -> None:
-        """Take over the daemon that an earlier process started."""
+        """Adopt the daemon that an earlier process started."""
         self._set_environment(own)
         self._follow(pid)
 
@@ -88,36 +88,68 @@ class Control:
     def _follow(self, pid: int, child: Child | None = None) -> None:
         self._last.clear()
         output = None
-        with contextlib.suppress(OSError):  # what an adopted one tells is lost, then
-            output = Lines(folders.open_output(self._names), self._events, self._tell)
+        with contextlib.suppress(OSError):  # the output of an adopted daemon is lost, then
+            output = Lines(folders.open_output(self._names), self._events, self._log)
         self._process = Followed(pid, self._events, self._on_end, child, output)
 
     def look(self) -> None:
-        """Notice the daemon's end where nothing else does. Only the events' thread may look."""
+        """Notice the daemon's end if nothing else does. Only the events' thread may look."""
         if self._process and not self._process.noticed:
             self._process.look()
 
     def wait(self, own: Path) -> None:
-        """Return when the daemon answers. ControlError: it ended. Silent: it takes too long."""
+        """Wait until the daemon answers.
+
+        Raises:
+            ControlError: if it ended.
+            Silent: if it takes too long.
+        """
         deadline = time.monotonic() + 2 * self._patience
         while not (own / folders.CONTROL).exists():
             self.check_alive()
             if time.monotonic() > deadline:
                 raise Silent("the control daemon does not answer", cause="it makes no socket")
             time.sleep(PAUSE)
-        self._ask(protocol.SERVERS, 2 * self._patience)
+        self.ask(protocol.SERVERS, 2 * self._patience)
 
     def check_alive(self) -> None:
-        """Return if the daemon runs. ControlError: it ended."""
-        if not self.pid:
-            raise ControlError("the control daemon ended", cause=self._ending())
+        """Return if the daemon runs.
 
-    def ask(self, command: str) -> str:
-        """Return the daemon's answer. Silent: there is none. ControlError: it ended or refuses."""
-        return self._ask(command, self._patience)
+        Raises:
+            ControlError: if it ended, with its last output.
+        """
+        if self.pid:
+            return
+        status = self._process.status if self._process else None
+        how = "it ended"
+        if status is not None:
+            how += f" with signal {abs(status)}" if status < 0 else f" with status {status}"
+        raise ControlError("the control daemon ended", cause="; ".join([how, *self._last]))
+
+    def ask(self, command: str, seconds: float | None = None) -> str:
+        """Return the daemon's answer, for which it has ``seconds``, by default its patience.
+
+        Raises:
+            Silent: if it does not answer.
+            ControlError: if it ended or refuses.
+        """
+        deadline = time.monotonic() + (self._patience if seconds is None else seconds)
+        answer_text = ""
+        while True:
+            output, problem = self._say(protocol.question(command), deadline - time.monotonic())
+            answer, answer_text = protocol.answer(output), output or answer_text
+            if answer is not None:
+                break
+            self.check_alive()
+            if time.monotonic() > deadline:
+                raise protocol.lost(answer_text, problem)
+            time.sleep(PAUSE)
+        if refused := protocol.refusal(answer):
+            raise ControlError(f"the control daemon refuses {command}", cause=refused)
+        return answer
 
     def has_fault(self, server: int) -> bool:
-        """Return whether a server takes nobody since a fault of a client, which older programs do not say."""
+        """Return whether a server takes no clients since a fault of one; older programs do not say it."""
         if not self._tells_faults:
             return False
         try:
@@ -129,7 +161,7 @@ class Control:
             return False
 
     def clients_of(self, server: int, bounds: Bounds | None) -> tuple[int, ...]:
-        """Return a server's clients, and give it its limits back, which MPS lets root and its own user change."""
+        """Return a server's clients, and restore its limits, which MPS lets root and the server's user change."""
         answer = self.ask(protocol.poll(server))
         if protocol.gone(answer):
             return ()
@@ -145,21 +177,6 @@ class Control:
                 self.ask(setting.set)
         return result
 
-    def _ask(self, command: str, seconds: float) -> str:
-        deadline, answer_text = time.monotonic() + seconds, ""
-        while True:
-            output, problem = self._say(protocol.question(command), deadline - time.monotonic())
-            answer, answer_text = protocol.answer(output), output or answer_text
-            if answer is not None:
-                break
-            self.check_alive()
-            if time.monotonic() > deadline:
-                raise protocol.lost(answer_text, problem)
-            time.sleep(PAUSE)
-        if refused := protocol.refusal(answer):
-            raise ControlError(f"the control daemon refuses {command}", cause=refused)
-        return answer
-
     def _say(self, text: str, seconds: float) -> tuple[str, str]:
         """Return what the program answers, and what went wrong."""
         with failing(f"can't start {self._program}", ControlError):
@@ -169,7 +186,7 @@ class Control:
     def quit(self, drain: float, go_on: Callable[[], bool]) -> None:
         """End the daemon: no new clients, and so many seconds for those that are there.
 
-        It is left as it is when ``go_on`` says no.
+        It is left as it is once ``go_on`` returns False.
         """
         deadline = time.monotonic() + drain + self._patience
         with contextlib.suppress(ControlError):
@@ -186,16 +203,8 @@ class Control:
         if self._process:
             self._process.kill()
 
-    def _ending(self) -> str:
-        """Return how the daemon ended, with the last that it said."""
-        status = self._process.status if self._process else None
-        how = "it ended"
-        if status is not None:
-            how += f" with signal {abs(status)}" if status < 0 else f" with status {status}"
-        return "; ".join([how, *self._last])
-
-    def _tell(self, line: bytes) -> None:
-        """Pass on what the daemon tells."""
+    def _log(self, line: bytes) -> None:
+        """Log a line of the daemon's output."""
         if event := protocol.event(line.decode(errors="replace")):
             if not event.startswith("Cmd:"):
                 self._last.append(event)
@@ -215,9 +224,12 @@ def _launch(command: list[str], env: dict[str, str], output: IO[bytes] | int) ->
 
 
 def require_multi_user(program: str = PROGRAM) -> None:
-    """Return if the control program starts servers for clients of several users. NodeError: why it does not.
+    """Check that the control program starts servers for clients of several users.
 
     Its help names no options, so it is started with this one, in a folder of its own: once, as that may take seconds.
+
+    Raises:
+        NodeError: if it does not.
     """
     starts, output, anything = _tried(program, files.stamp(shutil.which(program) or program))
     if not starts:

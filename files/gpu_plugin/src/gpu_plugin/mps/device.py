@@ -1,7 +1,7 @@
 # Copyright (c) 2026, the gpu.node authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""A device that is to be shared: what the driver says of it, what is set up for it, and what to put back."""
+"""A device that is shared: its memory by the driver, its setup, and the changes to roll back."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from .._shared._base.gpu import DEFAULT, EXCLUSIVE_PROCESS, NOT_FOUND, NOT_SUPPO
 from .._shared._machine.nvml import readings
 from .._shared._machine.nvml.real import Nvml, open_nvml
 from ..model.mps.paths import SHM_IN_CONTAINER, Names
-from ..model.mps.settings import Settings, Shares
+from ..model.mps.settings import SMALLEST_SHM, Settings, Shares
 from ..tools import logs
 from ..tools.files import VERSION, StateFile, StateUnusable, failing, read, started
 from . import clients, control, folders
@@ -41,7 +41,7 @@ class Rollback:
         self._data: dict[str, Any] = {}
 
     def load(self) -> None:
-        """Take up what an earlier manager remembered. Only where root alone writes it may be believed."""
+        """Restore what an earlier manager recorded. Only a file that root alone writes may be trusted."""
         try:
             state = read(self._file.path, (VERSION,)) or {}
             self._data = {key: state[key] for key in ("daemon", "compute_mode") if key in state}
@@ -50,7 +50,7 @@ class Rollback:
 
     @property
     def left(self) -> tuple[int, str]:
-        """The control daemon that an earlier manager left, with its own directory; 0 where there is none."""
+        """The control daemon that an earlier manager left, with its own directory; 0 if there is none."""
         try:
             pid, began = self._data.get("daemon", (0, ""))
         except (TypeError, ValueError):
@@ -74,16 +74,16 @@ class Rollback:
         return pid, own
 
     def daemon(self, pid: int) -> None:
-        """Remember a control daemon, with what tells it from a later process of its number."""
+        """Remember a control daemon by its number and start time."""
         self._data["daemon"] = (pid, started(pid))
         try:
-            self._save()
+            self._file.write(dict(self._data))
         except OSError as error:  # a full disk is no reason to end a daemon that has clients
             cause = error.strerror or error
             logs.warning("the next manager would not adopt this control daemon", cause=cause)
 
     def make_exclusive(self) -> None:
-        """Let only one process, the MPS server, onto the GPU. To be used while NVML is open."""
+        """Admit only one process, the MPS server, to the GPU. To be used while NVML is open."""
         with self._mode:
             mode = readings.compute_mode(self._names.device)
             if "compute_mode" not in self._data:
@@ -95,7 +95,7 @@ class Rollback:
                 readings.set_compute_mode(self._names.device, EXCLUSIVE_PROCESS)
 
     def keep_exclusive(self) -> None:
-        """Set the mode again where somebody changed it, unless it was given back. While NVML is open."""
+        """Set the mode again if it was changed, unless it was put back. To be used while NVML is open."""
         with self._mode:
             if "compute_mode" not in self._data:
                 return
@@ -105,7 +105,11 @@ class Rollback:
                 logs.warning(problem, gpu=self._names.device)
 
     def give_back(self) -> None:
-        """Put the compute mode back as it was, and forget. NodeError: it is still there to be put back."""
+        """Put the compute mode back as it was, and forget it.
+
+        Raises:
+            NodeError: if the driver refuses; the mode is remembered then.
+        """
         with self._mode:
             if (mode := self._data.get("compute_mode")) is not None:
                 try:
@@ -119,12 +123,9 @@ class Rollback:
             self._data.clear()
             self._file.remove()
 
-    def _save(self) -> None:
-        self._file.write(dict(self._data))
-
 
 class SharedMemory:
-    """What all containers of a device have as /dev/shm, of which none is to find what those before left."""
+    """The /dev/shm of all containers of a device, of which none may read what those before it left."""
 
     def __init__(self, names: Names) -> None:
         self._path, self._tenant = Path(names.shm), 0
@@ -169,7 +170,7 @@ class Prepared:
 
 
 def strangers(gpu: str, daemon: int, servers: Iterable[int]) -> str:
-    """Return in words who is on a GPU without MPS, empty where nobody is. To be used while NVML is open.
+    """Return which processes use a GPU without MPS, in words; empty if none does. To be used while NVML is open.
 
     Its ``servers``, known or new ones of the control daemon, get no context beside such a process, and serve nobody.
     """
@@ -183,14 +184,18 @@ def strangers(gpu: str, daemon: int, servers: Iterable[int]) -> str:
 
 
 def shares(device: str, settings: Settings) -> Shares:
-    """Return the shares of a device as it is now. NodeError: it can't be shared so, or is not there."""
+    """Return the shares of a device as it is now.
+
+    Raises:
+        NodeError: if it can't be shared like this, or is not there.
+    """
     with open_nvml() as nvml:
         gpu, memory, slices = _find(nvml, device)
         return settings.shares(memory, gpu.compute_capability, slices)
 
 
 def prepare(names: Names, settings: Settings, options: Options, rollback: Rollback) -> Prepared:
-    """Make the folders of a device, and keep processes without MPS off it. NodeError."""
+    """Make the folders of a device, and keep processes without MPS off it."""
     folders.make(names)
     with open_nvml() as nvml:
         gpu, memory, slices = _find(nvml, names.device)
@@ -204,7 +209,9 @@ def prepare(names: Names, settings: Settings, options: Options, rollback: Rollba
                 problem = "processes without MPS are on the GPU, clients wait until they have ended"
                 logs.warning(problem, gpu=gpu.uuid, pids=pids)
             rollback.make_exclusive()
-    size = settings.shm_size or folders.default_shm_size(sharable)
+    # By default an equal part of half the node's memory, so that all devices together can't fill more.
+    memory_total = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    size = settings.shm_size or max(memory_total // 2 // max(sharable, 1), SMALLEST_SHM)
     return Prepared(settings, prepared_shares, options.own_shm and folders.mount_shm(names, size))
 
 

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, the gpu.node authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""The folders of a device's MPS daemon: who may write there, its shared memory, its manager's lock."""
+"""The folders of a device's MPS daemon: permissions, shared memory, and its manager's lock."""
 
 from __future__ import annotations
 
@@ -21,7 +21,6 @@ from .._shared._base.errors import NodeError
 from .._shared._machine.host import Host
 from .._shared._machine.writers import who_writes
 from ..model.mps.paths import Names
-from ..model.mps.settings import SMALLEST_SHM
 from ..tools import logs
 from ..tools.files import failing
 
@@ -41,7 +40,7 @@ ROOTS_ALONE: Final = "choose a mpsRoot that root alone may write, such as /run/g
 
 
 def refusal(root: str) -> str:
-    """Return why MPS can't have its files below a root, empty where root alone decides what is there.
+    """Return why MPS can't have its files below a root, empty if root alone decides what is there.
 
     Links, states and process ids are trusted there.
     """
@@ -51,20 +50,27 @@ def refusal(root: str) -> str:
 
 @contextlib.contextmanager
 def locked(names: Names) -> Iterator[None]:
-    """Be the one manager of a device. NodeError: another one is."""
+    """Be the only manager of a device.
+
+    Raises:
+        NodeError: if there is another one.
+    """
     if problem := refusal(names.root):
         raise NodeError(problem, hint=ROOTS_ALONE)
     if not Path(names.root).exists():  # who made it chose its mode
         folder(Path(names.root), 0o755)
-    with _lock(
-        Path(f"{names.folder}.lock"), f"the MPS control daemon of {names.device} has a manager"
-    ):
+    path = Path(f"{names.folder}.lock")
+    with _lock(path, f"the MPS control daemon of {names.device} has a manager"):
         yield
 
 
 @contextlib.contextmanager
 def the_manager(folder: Path) -> Iterator[None]:
-    """Be the one manager of a node, which has its settings in a folder. NodeError: another one is."""
+    """Be the only manager of a node, which has its settings in a folder.
+
+    Raises:
+        NodeError: if there is another one.
+    """
     _make(folder)
     with _lock(folder / "manager.lock", f"the MPS control daemons of {folder} have a manager"):
         yield
@@ -72,9 +78,12 @@ def the_manager(folder: Path) -> Iterator[None]:
 
 @contextlib.contextmanager
 def the_settings(folder: Path) -> Iterator[None]:
-    """Be the one who changes settings in a folder. NodeError: another one does at the moment.
+    """Be the only process that changes settings in a folder.
 
     The device plugin and the DRA driver look whose a device is before they write or remove its file.
+
+    Raises:
+        NodeError: if another process changes them at the moment.
     """
     _make(folder)
     with _lock(folder / "settings.lock", f"the settings in {folder} are being changed"):
@@ -128,7 +137,7 @@ def fresh(names: Names) -> Path:
 
 @contextlib.contextmanager
 def output(names: Names) -> Iterator[int]:
-    """Make what a control daemon tells go where a later manager can read it too. OSError.
+    """Make a pipe for a control daemon's output, which a later manager can read too.
 
     Both ends are the daemon's: without a reader it is neither ended nor held up, and the rest is lost.
     """
@@ -144,7 +153,11 @@ def output(names: Names) -> Iterator[int]:
 
 
 def open_output(names: Names) -> int:
-    """Open what a control daemon tells. OSError: it can't be read."""
+    """Open the pipe with a control daemon's output.
+
+    Raises:
+        OSError: if it can't be opened.
+    """
     return os.open(_output(names), os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC)
 
 
@@ -169,7 +182,11 @@ def publish(names: Names, own: Path, *, everything: bool = False) -> None:
 
 
 def folder(path: Path, mode: int) -> None:
-    """Make a folder that is ours. NodeError: what is there belongs to somebody else."""
+    """Make a folder that is ours.
+
+    Raises:
+        NodeError: if it can't be made, or belongs to another user.
+    """
     with failing(f"can't make {path}"):
         path.mkdir(parents=True, exist_ok=True)
         status = path.lstat()
@@ -187,16 +204,13 @@ def folder(path: Path, mode: int) -> None:
 def clean(names: Names) -> None:
     """Remove what an earlier control daemon left; the directory that containers have stays."""
     pipe = Path(names.pipe)
-    for path in (
-        *pipe.glob("*"),
-        *(path_beside for path_beside in pipe.parent.glob("*") if path_beside != pipe),
-    ):
+    for path in {*pipe.glob("*"), *pipe.parent.glob("*")} - {pipe}:
         with contextlib.suppress(OSError):
             Host().remove(str(path))
 
 
 def mount_shm(names: Names, size: int) -> bool:
-    """Mount the daemon's own shared memory, once. Returns whether it is there."""
+    """Mount the daemon's own shared memory, once. Return whether it is mounted."""
     if os.geteuid() != 0:
         logs.warning(
             "no shared memory of its own, the control daemon uses the node's", cause="not root"
@@ -227,7 +241,8 @@ def clear(path: Path, before: float) -> None:
             with os.scandir(top) as entries:
                 for entry in _in_time(entries, deadline):
                     try:
-                        if entry.name.startswith(own) or _changed(entry) < before:
+                        changed = entry.stat(follow_symlinks=False).st_ctime
+                        if entry.name.startswith(own) or changed < before:
                             _remove_level(entry.name, top, own, deadline)
                             removed = True
                     except OSError as error:
@@ -260,10 +275,6 @@ def _in_time(entries: Iterator[os.DirEntry[str]], deadline: float) -> Iterator[o
         yield entry
 
 
-def _changed(entry: os.DirEntry[str]) -> float:
-    return entry.stat(follow_symlinks=False).st_ctime
-
-
 @contextlib.contextmanager
 def _opened(name: str | Path, parent: int | None = None) -> Iterator[int]:
     flags = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
@@ -281,12 +292,6 @@ def unmount(names: Names) -> None:
             completed = Host().run(["umount", path], check=False, timeout=TIMEOUT)
             if completed.rc:
                 logs.warning("a file system stays mounted", path=path, cause=completed.err.strip())
-
-
-def default_shm_size(devices: int) -> int:
-    """Return an equal part of half the node's memory: all devices together can't fill more."""
-    memory = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
-    return max(memory // 2 // max(devices, 1), SMALLEST_SHM)
 
 
 def _label(path: Path) -> None:

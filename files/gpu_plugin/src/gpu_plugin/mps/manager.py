@@ -85,18 +85,33 @@ class Manager(Process):
         self._moded, self._idle_since = 0.0, time.monotonic()
 
     def run(self) -> int:
-        """Run until it is to end. Returns the exit status. NodeError: there is another manager."""
+        """Run until it is to end. Return the exit status.
+
+        Raises:
+            NodeError: if there is another manager.
+        """
         with folders.the_manager(self._folder.path):
             return super().run()
 
     def begin(self) -> int:
-        """Take up what an earlier manager left."""
-        self._find_left()
+        """Start a supervisor for each device that an earlier manager had, also if it is no longer shared."""
+        folder = self._folder.path
+        self._folder.look()
+        known = (state.read_manager(folder / state.MANAGER) or {"devices": {}})["devices"]
+        settings = self._folder.settings
+        for root in {*known.values(), str(folder), *(each.root for each in settings.values())}:
+            for device in state.left(Path(root)):
+                known.setdefault(device, root)
+        for device, root in known.items():
+            desired = settings.get(device)
+            mine = desired is not None and desired.root == root
+            with contextlib.suppress(NodeError):  # no such root has files of ours
+                self._supervise(Names(device, root), desired if mine else None)
         self._look()
         return 0
 
     def pause(self) -> bool:
-        """Wait for what the daemons tell, at most a tick."""
+        """Wait for events of the daemons, at most a tick."""
         self._events.wait(TICK)
         return not self.stopping
 
@@ -119,25 +134,6 @@ class Manager(Process):
     def _ending(self) -> bool:
         return signal.SIGINT in self.signals
 
-    def _find_left(self) -> None:
-        """Have a supervisor for each device that an earlier manager had, also if nobody wants it any more."""
-        folder = self._folder.path
-        self._folder.look()
-        known = (state.read_manager(folder / state.MANAGER) or {"devices": {}})["devices"]
-        roots = {
-            *known.values(),
-            str(folder),
-            *(setting.root for setting in self._folder.settings.values()),
-        }
-        for root in roots:
-            for device in state.left(Path(root)):
-                known.setdefault(device, root)
-        for device, root in known.items():
-            desired = self._folder.settings.get(device)
-            mine = desired is not None and desired.root == root
-            with contextlib.suppress(NodeError):  # no such root has files of ours
-                self._supervise(Names(device, root), desired if mine else None)
-
     def _supervise(self, names: Names, desired: Settings | None) -> None:
         settings_path = Path(settings_file(names.device, str(self._folder.path)))
         supervisor = Supervisor(names, desired, settings_path, self._options, self._events)
@@ -146,10 +142,9 @@ class Manager(Process):
         supervisor.start()
 
     def _look(self) -> None:
-        for device in [
-            device for device, supervisor in self._supervisors.items() if supervisor.is_done
-        ]:
-            del self._supervisors[device]
+        for device in [*self._supervisors]:
+            if self._supervisors[device].is_done:
+                del self._supervisors[device]
         for supervisor in self._supervisors.values():
             supervisor.look()
         if self._ending:
@@ -159,7 +154,12 @@ class Manager(Process):
             self._folder.look()
             self._follow_settings()
         self._look_at_modes()
-        self._tell()
+        supervisors = self._supervisors.values()
+        devices = {supervisor.names.device: supervisor.names.root for supervisor in supervisors}
+        release = os.environ.get("GPU_NODE_RELEASE", "")
+        ready = sum(supervisor.ready for supervisor in supervisors)
+        text = f"{ready} of {len(devices)} devices are ready"
+        self.report({"devices": devices, "release": release}, text)
 
     def _follow_settings(self) -> None:
         for device, supervisor in self._supervisors.items():
@@ -167,9 +167,8 @@ class Manager(Process):
             version = self._folder.versions.get(device)
             if desired and desired.root != supervisor.names.root:
                 desired = None  # it ends here, and begins there then
-            if self._versions[device] != version or (desired is None) != (
-                supervisor.desired is None
-            ):
+            ends_or_begins = (desired is None) != (supervisor.desired is None)
+            if self._versions[device] != version or ends_or_begins:
                 self._versions[device] = version
                 supervisor.want(desired)
         for device in self._folder.settings.keys() - self._supervisors.keys():
@@ -179,27 +178,16 @@ class Manager(Process):
     def _look_at_modes(self) -> None:
         # A MIG device has no compute mode, and each look opens the driver.
         supervisors = [
-            supervisor
-            for supervisor in self._supervisors.values()
-            if supervisor.names.device.startswith("GPU-")
+            self._supervisors[device] for device in self._supervisors if device.startswith("GPU-")
         ]
         late = time.monotonic() - self._moded >= self._options.modes
-        due = bool(supervisors) and (late or any(whole_gpu.mode_due for whole_gpu in supervisors))
+        due = [supervisor for supervisor in supervisors if late or supervisor.mode_due]
         if due and self._modes.start(lambda: _keep_modes(supervisors)):
             self._moded = time.monotonic()
 
-    def _tell(self) -> None:
-        readiness = [supervisor.ready for supervisor in self._supervisors.values()]
-        devices = {
-            device: supervisor.names.root for device, supervisor in self._supervisors.items()
-        }
-        release = os.environ.get("GPU_NODE_RELEASE", "")
-        text = f"{sum(readiness)} of {len(readiness)} devices are ready"
-        self.report({"devices": devices, "release": release}, text)
-
 
 def _keep_modes(supervisors: Sequence[Supervisor]) -> None:
-    """Have processes without MPS kept out of GPUs, also where somebody else let them in."""
+    """Keep processes without MPS off GPUs, also if somebody else changed their compute mode."""
     for supervisor in supervisors:
         supervisor.mode_due = False
     try:

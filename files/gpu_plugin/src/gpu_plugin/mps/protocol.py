@@ -1,7 +1,7 @@
 # Copyright (c) 2026, the gpu.node authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""What nvidia-cuda-mps-control understands: commands, and what its answers mean. Pure."""
+"""The protocol of nvidia-cuda-mps-control: commands, and the meaning of its answers. Pure."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ STAMP: Final = re.compile(r"\[[-0-9]+ [:.0-9]+ +\w+ +[0-9]+\] ?")
 
 
 class ControlError(NodeError):
-    """The control daemon did not answer, or not what it should."""
+    """The control daemon did not answer, or not as expected."""
 
 
 class Silent(ControlError):
@@ -72,7 +72,11 @@ def poll(server: int) -> str:
 
 
 def check(setting: Setting, answer: str) -> str:
-    """Return what was read back. LimitNotTaken: it is not what was asked for."""
+    """Return what was read back.
+
+    Raises:
+        LimitNotTaken: if it is not what was asked for.
+    """
     result = answer.strip()
     if not _confirms(setting, result):
         raise LimitNotTaken(
@@ -86,7 +90,7 @@ def _confirms(setting: Setting, text: str) -> bool:
     if setting.name.endswith(THREADS):
         return NUMBER.fullmatch(text) is not None and abs(float(text) - float(setting.asked)) < 0.05
     size, mib = SIZE.fullmatch(text), int(setting.asked.rstrip("M"))
-    # From 1 GiB on the program tells whole GiB, whatever it holds: 1500M reads as 1G.
+    # From 1 GiB on the program reports whole GiB, whatever it holds: 1500M reads as 1G.
     return size is not None and int(size[1]) == (mib // 1024 if size[2] == "G" else mib)
 
 
@@ -109,7 +113,7 @@ def answer(output: str) -> str | None:
 
 
 def lost(output: str, problem: str) -> ControlError:
-    """Return what is wrong with an output that has no answer to a question(), time and again.
+    """Return the error of an output that has no answer to a question(), time and again.
 
     A newer program may say more than this one: its daemon lives, and is not to be taken for dead.
     """
@@ -148,7 +152,7 @@ def pids(answer: str) -> tuple[int, ...]:
 
 
 def faulted(server: int, clients: Sequence[int]) -> str:
-    """Return what is said of a server that a client's fatal fault has ended for all of them."""
+    """Return the problem of a server that a client's fatal fault has ended for all its clients."""
     holders = ", ".join(map(str, clients)) or "those that it still has"
     return f"its MPS server {server} had a fatal fault, and takes nobody until these clients have ended: {holders}"
 
@@ -159,6 +163,6 @@ def gone(answer: str) -> bool:
 
 
 def event(line: str) -> str:
-    """Return what a line of the program's log tells; empty for the traces of our own questions."""
+    """Return the event in a line of the program's log, empty for the traces of our own commands."""
     text = STAMP.sub("", line.strip())
     return "" if CHATTER.fullmatch(text) else cut(text, LONGEST_EVENT)

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, the gpu.node authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""Keeps what the manager of MPS daemons is to do in step with what the plugin offers."""
+"""Keeps the settings that the manager of MPS daemons follows in step with the plugin's offers."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ class Reconciler:
         self.tick()
 
     def _decided(self, offer: Offer) -> Offer:
-        """Return an offer with whether users share a server: as in what runs, which is not ended for that alone."""
+        """Return an offer with multi_user decided: as in the daemon that runs, which is not ended for that alone."""
         desired = offer.settings
         if desired.multi_user is not None:
             return offer
@@ -83,50 +83,32 @@ class Reconciler:
         return (known or before) not in ("", self._owner)
 
     def tick(self) -> bool:
-        """Look at all devices and do what is due. Returns whether anything is to be advertised again."""
+        """Look at all devices and do what is due. Return whether anything is to be advertised again."""
         before, known = self.problems(), sorted({*self._offers, *self._leaving})
-        # What a manager tells below a root that others may write to may be a lie: it is not looked at.
+        # A manager's state below a root that others may write to may be a lie: it is not looked at.
         if known and (why := folders.refusal(self._root)):
             self._verdicts = dict.fromkeys(known, Verdict(why))
             return self.problems() != before
         states = self._files.looks(known, self._root)
-        foreign = {
-            device
-            for device, observed_device in states.items()
-            if self._is_foreign(device, observed_device)
-        }
+        foreign = {device for device in states if self._is_foreign(device, states[device])}
         self._leaving -= foreign
-        observed = {
-            device: observed_device
-            for device, observed_device in states.items()
-            if device not in foreign
-        }
+        observed = {device: states[device] for device in states if device not in foreign}
         self._manage(observed)
-        self._verdicts = {
-            **{
-                device: self._judge(device, observed_device)
-                for device, observed_device in observed.items()
-            },
-            **{device: self._taken(device) for device in foreign & self._offers.keys()},
-        }
-        for device, observed_device in observed.items():
-            self._settle(device, observed_device.settings)
+        self._verdicts = {device: self._judge(device, observed[device]) for device in observed}
+        for device in foreign & self._offers.keys():
+            owner = self._files.owner(device)
+            self._verdicts[device] = Verdict(f"{OWNERS.get(owner, owner)} has it shared by MPS")
+        for device in observed:
+            self._settle(device, observed[device].settings)
         return self.problems() != before
 
-    def _taken(self, device: str) -> Verdict:
-        owner = self._files.owner(device)
-        return Verdict(f"{OWNERS.get(owner, owner)} has it shared by MPS")
-
     def _manage(self, observed: Mapping[str, MpsState]) -> None:
-        """Have a manager where there is something for it to do."""
+        """Run a manager if there is something for it to do."""
         moment = self._clock()
         if self._files.manager():
             self._started = float("-inf")
             return
-        busy = any(
-            device in self._offers or observed_device.state
-            for device, observed_device in observed.items()
-        )
+        busy = any(device in self._offers or observed[device].state for device in observed)
         if busy and moment - self._started >= AGAIN:
             self._started = moment
             self._units.run()
@@ -138,7 +120,7 @@ class Reconciler:
         }
 
     def describe(self) -> dict[str, dict[str, Any]]:
-        """Return for the status how it is with each device."""
+        """Return the verdict about each device as the status has it."""
         return {
             device: {"problem": verdict.problem or None, "waits_for_clients": verdict.busy}
             for device, verdict in self._verdicts.items()
@@ -146,12 +128,12 @@ class Reconciler:
         }
 
     def own_shm(self, device: str) -> bool:
-        """Return whether a device's daemon has a shm of its own."""
+        """Return whether a device's daemon has a /dev/shm of its own."""
         state = self._files.look(device, self._root).state
         return state is None or bool(state["own_shm"])
 
     def refuses(self, offers: Mapping[str, Offer]) -> str:
-        """Return why other offers can't be had, empty where they can."""
+        """Return why the offers can't take the place of the present ones, empty if they can."""
         offers = {device: self._decided(offer) for device, offer in offers.items()}
         if any(offer.settings.multi_user for offer in offers.values()):
             try:
@@ -161,10 +143,7 @@ class Reconciler:
         for root in {offer.names.root for offer in offers.values()}:
             if why := folders.refusal(root):
                 return why
-        return self._clients_against(offers)
-
-    def _clients_against(self, offers: Mapping[str, Offer]) -> str:
-        """Return which clients stand against other offers, where these or those before say so."""
+        # Clients stand against it, if these settings or those before say so.
         for device in sorted({*offers, *self._offers, *self._files.devices(self._root)}):
             current = offers.get(device)
             observed = self._files.look(device, current.names.root if current else self._root)
@@ -176,13 +155,15 @@ class Reconciler:
         return ""
 
     def close(self) -> None:
-        """The plugin ends. One that did not begin leaves all as it was, and a manager that others need."""
+        """End the manager, unless another owner needs it, or want() was never called."""
         if self._files.owners() <= {"", self._owner}:
             self._units.close(int(self._files.manager().get("pid", 0)) if self._begun else 0)
 
     def _judge(self, device: str, observed: MpsState) -> Verdict:
-        verdict = self._verdict(device, observed)
-        moment = self._clock()
+        seen, offer = self._judged.get(device), self._offers.get(device)
+        if seen is None or seen[:2] != (offer, observed):  # limits are long to compare
+            self._judged[device] = seen = (offer, observed, judge(offer, observed))
+        verdict, moment = seen[2], self._clock()
         if verdict.problem != KILLED:
             self._killed.pop(device, None)
         elif observed.serving and moment - self._killed.setdefault(device, moment) < ADOPTION:
@@ -195,21 +176,12 @@ class Reconciler:
         if known != daemon:  # its clients are lost, also if nobody saw it away
             since = moment
         self._served[device] = (daemon, since)
-        return (
-            Verdict("its MPS control daemon ended and runs again")
-            if moment - since < BLIP
-            else verdict
-        )
-
-    def _verdict(self, device: str, observed: MpsState) -> Verdict:
-        """Judge a device, if anything has changed: its limits are long to compare."""
-        seen, offer = self._judged.get(device), self._offers.get(device)
-        if seen is None or seen[:2] != (offer, observed):
-            self._judged[device] = seen = (offer, observed, judge(offer, observed))
-        return seen[2]
+        if moment - since < BLIP:
+            return Verdict("its MPS control daemon ended and runs again")
+        return verdict
 
     def _settle(self, device: str, known: Settings | None) -> None:
-        """Write or remove a device's settings, where they are others than they should be."""
+        """Write or remove a device's settings if they are not as they should be."""
         offer, path, moment = self._offers.get(device), self._files.file(device), self._clock()
         if offer is None:
             wrong = path.exists()
@@ -226,17 +198,12 @@ class Reconciler:
                     path.unlink(missing_ok=True)
                 else:
                     files.replace(path, offer.settings.to_json())
-        except OSError as error:
-            self._complain(device, path, error.strerror or str(error))
-        except NodeError as error:
-            self._complain(device, path, str(error))
+        except (NodeError, OSError) as error:
+            cause = (isinstance(error, OSError) and error.strerror) or str(error)
+            if self._complaints.get(device) != cause:
+                problem = "the settings of an MPS control daemon can't be written"
+                logs.error(problem, path=path, cause=cause)
+            self._complaints[device] = cause
         else:
             self._written[device] = moment
             self._complaints.pop(device, None)
-
-    def _complain(self, device: str, path: Path, cause: str) -> None:
-        if self._complaints.get(device) != cause:
-            logs.error(
-                "the settings of an MPS control daemon can't be written", path=path, cause=cause
-            )
-        self._complaints[device] = cause

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, the gpu.node authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""What is on disk about a device: its settings, and its state as the manager writes it and all others read it.
+"""A device's files: its settings, and its state, which the manager writes and all others read.
 
 The file with a device's settings is there while the device is shared.
 """
@@ -54,7 +54,7 @@ EMPTY: Final[Mapping[str, Any]] = {
 
 
 class Report:
-    """Writes the state as it changes. A disk that is full does not end the daemon."""
+    """Writes the state as it changes. A full disk does not end the daemon."""
 
     def __init__(self, names: Names, pid: int | None = None) -> None:
         self._file = StateFile(Path(names.status), pid=pid)
@@ -62,7 +62,7 @@ class Report:
         self._data = {**EMPTY, "device": names.device, "clients_pipe": names.pipe}
 
     def resume(self, state: Mapping[str, Any]) -> None:
-        """Go on with what an earlier manager told, until the daemon itself has been asked."""
+        """Go on with the state that an earlier manager wrote, until the daemon itself has been asked."""
         self._data.update({key: state[key] for key in EMPTY})
 
     def shares(self, shares: Shares, own_shm: bool, multi_user: bool = False) -> None:
@@ -87,7 +87,7 @@ class Report:
         self._write()
 
     def failed(self, problem: str) -> None:
-        """Return why the daemon ended, which counts as a restart."""
+        """Report why the daemon ended, which counts as a restart."""
         self._data["restarts"] += 1
         self.state(FAILED, problem=problem)
 
@@ -110,7 +110,7 @@ class Report:
             log(f"MPS of {self._data['device']}: {state}", **fields)
 
     def remove(self) -> None:
-        """Remove the file: there is no daemon, and none is wanted."""
+        """Remove the file: there is no daemon, and none is needed."""
         self._file.remove()
 
     def _write(self) -> None:
@@ -124,21 +124,21 @@ class Report:
 
 
 def read(path: Path) -> dict[str, Any] | None:
-    """Return the state in a file; None: there is none, or no manager of ours has written it.
+    """Return the state in a file, None if there is none, or no manager of ours has written it.
 
-    Managers run on after an upgrade: what those of another release don't tell is as in EMPTY.
+    Managers run on after an upgrade: what another release does not write is as in EMPTY.
     """
     try:
-        found = read_file(path, (VERSION,))
+        state = read_file(path, (VERSION,))
     except StateUnusable:
         return None
-    if not found or not found.keys() >= {"state", "pid"}:
+    if not state or not state.keys() >= {"state", "pid"}:
         return None
-    found = {**EMPTY, **found}
-    if not all(isinstance(found[key], type(empty)) for key, empty in EMPTY.items()):
+    state = {**EMPTY, **state}
+    if not all(isinstance(state[key], type(empty)) for key, empty in EMPTY.items()):
         return None
-    found["limits"] = {**NO_LIMITS, **found["limits"]}
-    return found if _whole(found["limits"], found["servers"]) and _pids([found["pid"]]) else None
+    state["limits"] = {**NO_LIMITS, **state["limits"]}
+    return state if _whole(state["limits"], state["servers"]) and _pids([state["pid"]]) else None
 
 
 def _with_settings(path: Path) -> tuple[dict[str, Any], Settings | None] | None:
@@ -147,13 +147,11 @@ def _with_settings(path: Path) -> tuple[dict[str, Any], Settings | None] | None:
 
 
 def load(root: Path) -> list[dict[str, Any]]:
-    """Return the states of a node's daemons, by device. Where a manager was killed it is CRASHED."""
+    """Return the states of a node's daemons, by device. If its manager was killed, a state is CRASHED."""
     states = filter(None, map(read, sorted(root.glob("*-*.json"))))
     return [
-        device_state
-        if alive(device_state) or device_state["state"] == FAILED
-        else {**device_state, **KILLED}
-        for device_state in states
+        state if alive(state) or state["state"] == FAILED else {**state, **KILLED}
+        for state in states
     ]
 
 
@@ -163,12 +161,17 @@ def everywhere(root: Path | None = None, settings: Path = Path(SETTINGS)) -> lis
 
 
 def named(states: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Return the states with ``who`` each client is, which takes a look at every process."""
-
-    def who(server: dict[str, Any]) -> dict[str, Any]:
-        return {**server, "who": [asdict(look(pid)) for pid in server["clients"]]}
-
-    return [{**state, "servers": list(map(who, state["servers"]))} for state in states]
+    """Return the states with the clients of each server under ``who``, which takes a look at every process."""
+    return [
+        {
+            **state,
+            "servers": [
+                {**server, "who": [asdict(look(pid)) for pid in server["clients"]]}
+                for server in state["servers"]
+            ],
+        }
+        for state in states
+    ]
 
 
 def describe(states: list[dict[str, Any]]) -> str:
@@ -198,13 +201,14 @@ def describe(states: list[dict[str, Any]]) -> str:
 
 def _whole(limits: Mapping[str, Any], servers: list[Any]) -> bool:
     asked = limits["asked"]
-    if not isinstance(asked, dict) or not all(
-        isinstance(number, Number) for number in asked.values()
-    ):
-        return False
-    return (not asked or {"memory_mib", "threads"} <= asked.keys()) and all(
-        isinstance(server, dict) and _pids([server.get("pid")]) and _pids(server.get("clients"))
-        for server in servers
+    return (
+        isinstance(asked, dict)
+        and all(isinstance(number, Number) for number in asked.values())
+        and (not asked or {"memory_mib", "threads"} <= asked.keys())
+        and all(
+            isinstance(server, dict) and _pids([server.get("pid")]) and _pids(server.get("clients"))
+            for server in servers
+        )
     )
 
 
@@ -216,9 +220,14 @@ def _pids(value: Any) -> bool:
 class MpsState:
     """A device: the settings that the manager is given, and the state that it reports.
 
-    ``alive``: the manager runs, ``serving``: so does the control daemon, with the settings ``running``.
-    ``state`` is None where it reports none, or has removed it at its end. Settings that can't be read,
-    such as those of another release, are None.
+    Settings that can't be read, such as those of another release, are None.
+
+    Attributes:
+        settings: As the manager has to follow them.
+        state: As the manager reports it, None if it reports none, or has removed it at its end.
+        alive: Whether the manager runs.
+        serving: Whether the control daemon runs.
+        running: The settings that the control daemon runs with.
     """
 
     settings: Settings | None
@@ -243,7 +252,7 @@ def _settings(device: str, folder: Path) -> Path:
 
 
 class ManagerFiles:
-    """Files are read again only where they changed. ``folder`` has those with the settings."""
+    """The files of devices, which are read again only if they changed. ``folder`` has the settings."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
@@ -254,7 +263,7 @@ class ManagerFiles:
         return self.looks((device,), root)[device]
 
     def looks(self, devices: Iterable[str], root: str) -> dict[str, MpsState]:
-        """Return the same of several; what they have in common, as their manager, is looked at once."""
+        """Return what is known of several devices; what they share, such as their manager, is looked at once."""
         roots, look = self._roots(), functools.cache(started)
 
         def observed(device: str) -> MpsState:
@@ -278,17 +287,17 @@ class ManagerFiles:
         return _settings(device, self._folder)
 
     def owner(self, device: str) -> str:
-        """Return who has a device shared by its settings, empty where it has none."""
+        """Return the owner in a device's settings, empty if it has none."""
         return self._read(self.file(device), owner_of, "owner") or ""
 
     def owners(self) -> set[str]:
-        """Return all who have devices shared."""
+        """Return the owners of all settings."""
         return set(map(self.owner, devices(self._folder)))
 
     def manager(self) -> Mapping[str, Any]:
-        """Return the state of the manager that runs, nothing where none does."""
-        manager_state = self._read(self._folder / MANAGER, read_manager)
-        return manager_state if manager_state and alive(manager_state) else {}
+        """Return the state of the manager that runs, empty if none does."""
+        state = self._read(self._folder / MANAGER, read_manager)
+        return state if state and alive(state) else {}
 
     def devices(self, root: str) -> set[str]:
         """Return the devices that have a control daemon, or are to have one."""
@@ -320,7 +329,7 @@ def read_manager(path: Path) -> dict[str, Any] | None:
 
 
 def owner_of(path: Path) -> str:
-    """Return whose the settings in a file are, also those that can't be used; nobody's where there are none."""
+    """Return the owner of the settings in a file, also if they can't be used; empty if there is no file."""
     try:
         data = json_data.loads(bounded.read_text(path))
     except FileNotFoundError:
@@ -331,7 +340,7 @@ def owner_of(path: Path) -> str:
 
 
 def settings_of(state: Mapping[str, Any]) -> Settings | None:
-    """Return the settings in a state, None where there are none that can be used."""
+    """Return the settings in a state, None if there are none that can be used."""
     try:
         return from_json(json.dumps(state)) if state else None
     except NodeError:
@@ -344,7 +353,7 @@ def devices(folder: Path) -> set[str]:
 
 
 def left(root: Path) -> set[str]:
-    """Return the devices of which there is anything to be given back, or to be told."""
+    """Return the devices that have a state, or a compute mode to be restored."""
     names = {path.stem for ending in ("json", "state") for path in root.glob(f"*-*.{ending}")}
     return set(filter(UUID.fullmatch, names))
 
@@ -359,7 +368,11 @@ def roots(folder: Path) -> list[Path]:
 
 
 def load_settings(path: Path) -> Settings:
-    """Return the settings in a file. NodeError: they can't be had."""
+    """Return the settings in a file.
+
+    Raises:
+        NodeError: if they can't be read or used.
+    """
     try:
         return from_json(bounded.read_text(path))
     except (NodeError, OSError, ValueError) as error:
@@ -371,7 +384,7 @@ def load_settings(path: Path) -> Settings:
 
 
 def parsed(path: Path) -> Settings | None:
-    """Return the settings in a file, None where there are none that can be used."""
+    """Return the settings in a file, None if there are none that can be used."""
     try:
         return load_settings(path)
     except NodeError:

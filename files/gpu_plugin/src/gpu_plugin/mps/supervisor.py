@@ -34,7 +34,7 @@ UNKNOWN: Final = "an earlier manager started it with limits that are not known"
 
 @dataclass(frozen=True)
 class Options:
-    """How control daemons are run.
+    """The options of control daemons.
 
     Each is asked every ``interval`` seconds, and its GPU's compute mode is read every ``modes``. It has
     ``patience`` seconds for an answer, and twice as many to begin. One that was ready for ``steady`` seconds
@@ -53,9 +53,9 @@ class Options:
 
 
 class Supervisor:
-    """Ends a daemon that lives only where nobody loses anything by it, or the settings say so.
+    """Runs a device's daemon. One that runs is ended only if no client loses by it, or the settings demand it.
 
-    ``kept`` is the file with the settings: while it is there, with the same root, what containers have mounted stays.
+    While the file with the settings is there, with the same root, what containers have mounted stays.
     """
 
     def __init__(
@@ -107,7 +107,7 @@ class Supervisor:
         self._changed.set()
 
     def end(self) -> None:
-        """End the daemon whoever uses it, after the time that its clients have, and restore the compute mode."""
+        """End the daemon even if it has clients, after the time that they have, and restore the compute mode."""
         if not self._ending:
             self._ending = True
             self.want(None)
@@ -122,13 +122,11 @@ class Supervisor:
         return self._ready_since != float("inf") and not self._last_problem
 
     def keep_mode(self) -> None:
-        """Look whether processes without MPS are still kept out of a GPU. To be used while NVML is open."""
-        before = self.mode_problem
+        """Keep processes without MPS off a GPU. To be used while NVML is open."""
+        before, gpu = self.mode_problem, self.names.device
         try:
             self._rollback.keep_exclusive()
-            self.mode_problem = device.strangers(
-                self.names.device, self._control.pid, self._servers
-            )
+            self.mode_problem = device.strangers(gpu, self._control.pid, self._servers)
         except (NodeError, OSError) as error:
             self.mode_problem = _text(error)
         if self.mode_problem != before:
@@ -143,12 +141,15 @@ class Supervisor:
                 with folders.locked(self.names):
                     self._serve()
             except Exception as error:  # it concerns no other device
-                self._say(_text(error))
+                problem = _text(error)
+                if problem != self._last_problem:
+                    logs.error(f"MPS of {self.names.device} can't be managed", cause=problem)
+                self._last_problem = problem
                 self.is_done = self.desired is None and not self._control.pid
                 self._pause(backoff.failed())
 
     def _serve(self) -> None:
-        """Return when there is nothing more to do."""
+        """Serve the device until it is given back, or left to the next manager."""
         backoff = Backoff(FIRST_PAUSE, LONGEST_PAUSE, jitter=0)
         self._rollback.load()
         self._adopt()
@@ -169,7 +170,7 @@ class Supervisor:
                 self._pause(backoff.failed())
 
     def _note(self, problem: str) -> None:
-        """Return why there is no daemon, or what is wrong with the one that there is."""
+        """Report why there is no daemon, or the problem of the one that there is."""
         if self._control.pid:
             self._report.state(FAILED, self._control.pid, problem)
             return
@@ -182,7 +183,7 @@ class Supervisor:
             self._report.failed(problem)
 
     def _adopt(self) -> None:
-        """Take over the daemon that an earlier manager left; its clients know nothing of that."""
+        """Adopt the daemon that an earlier manager left; its clients do not notice."""
         pid, own = self._rollback.left
         if not pid:
             return
@@ -236,21 +237,20 @@ class Supervisor:
         self._report.limits(read_back=read_back)
 
     def _watch(self) -> None:
-        """Return when the daemon is no longer to run, or to be looked at. ControlError: it ended."""
+        """Look after the daemon until it is ended, or left. An error if it ended by itself."""
         while not self._leaving:
             self._last_problem = problem = self._problem()
             self._report.state(FAILED if problem else READY, self._control.pid, problem)
             waits = self._due()
-            if waits and self._nobody():
+            if waits and self._is_unused():
                 self._drain()
                 break
-            self._wait(
-                min(self._options.interval, SOON) if waits or problem else self._options.interval
-            )
+            interval = self._options.interval
+            self._wait(min(interval, SOON) if waits or problem else interval)
             self._control.check_alive()
 
     def _wait(self, seconds: float) -> None:
-        """Wait for news: also the end of a client, which is seen without a question."""
+        """Wait for news, also for the end of a client, which is noticed without asking the daemon."""
         deadline = time.monotonic() + seconds
         while not self._wake.wait(min(SOON, seconds) if self._pids else seconds):
             gone = not all(os.path.exists(f"/proc/{pid}") for pid in self._pids)
@@ -259,7 +259,7 @@ class Supervisor:
         self._wake.clear()
 
     def _problem(self) -> str:
-        """Return why nobody may get a share now; the daemon and its clients go on all the same."""
+        """Return why shares must not be given now; the daemon and its clients go on all the same."""
         try:
             self._look()
         except Silent as error:
@@ -301,9 +301,9 @@ class Supervisor:
             self._shm.tidy(self._control.pid, servers, self._control.ask)
 
     def _silence(self, error: Silent) -> str:
-        """Return what is said of a daemon that does not answer. ControlError: it is replaced.
+        """Return the problem of a daemon that does not answer, or end it, which is an error.
 
-        One who connects and says nothing silences it. Its clients work on, and would be lost.
+        A process that connects and sends nothing silences it. Its clients work on, and would be lost.
         """
         self._control.check_alive()
         self._forget()
@@ -328,19 +328,15 @@ class Supervisor:
         if self._running != desired:  # in what only concerns its end
             self._running = desired
             self._report.settings(desired)
-        if self._review:
-            self._review = self._prepared_otherwise(desired)
+        if self._review:  # whether the device has changed, such as to less memory
+            try:
+                self._review = device.shares(self.names.device, desired).default != self._bounds
+            except NodeError:
+                self._review = False
         return self._review
 
-    def _prepared_otherwise(self, desired: Settings) -> bool:
-        """Return whether the device is another one now, such as one with less memory."""
-        try:
-            return device.shares(self.names.device, desired).default != self._bounds
-        except NodeError:
-            return False
-
-    def _nobody(self) -> bool:
-        """Return whether nobody loses anything that was not given up."""
+    def _is_unused(self) -> bool:
+        """Return whether the daemon has no clients, or its settings give them up."""
         asked = self.desired or self._running
         if self._ending or (asked and asked.on_busy == TERMINATE):
             return True
@@ -349,7 +345,7 @@ class Supervisor:
         return self._clients == 0
 
     def _drain(self) -> None:
-        """End the daemon, with the time for its clients that they have."""
+        """End the daemon after the time that its clients have."""
         self._report.state(STOPPING, self._control.pid)
         asked = self.desired or self._running
         self._control.quit(asked.drain if asked else DRAIN, lambda: not self._leaving)
@@ -361,9 +357,11 @@ class Supervisor:
         self._report.settings(None)
 
     def _give_back(self) -> None:
-        """Restore what was changed for MPS. NodeError: it can't be now; at the end that is left to the next manager."""
+        """Restore what was changed for MPS. At the end, what can't be restored is left to the next manager."""
         folders.clean(self.names)
-        if self._is_left():
+        # No container gets these mounts again if the device is not shared, or below another root.
+        settings = states.parsed(self._settings_path)
+        if settings.root != self.names.root if settings else not self._settings_path.exists():
             folders.unmount(self.names)
         try:
             self._rollback.give_back()
@@ -376,20 +374,10 @@ class Supervisor:
             self._report.remove()
             self.is_done = True
 
-    def _is_left(self) -> bool:
-        """Return whether no container will get these mounts again: the device is not shared, or below another root."""
-        settings = states.parsed(self._settings_path)
-        return settings.root != self.names.root if settings else not self._settings_path.exists()
-
     def _pause(self, seconds: float) -> None:
         self._changed.wait(seconds)
         self._changed.clear()
         self._wake.clear()
-
-    def _say(self, problem: str) -> None:
-        if problem != self._last_problem:
-            logs.error(f"MPS of {self.names.device} can't be managed", cause=problem)
-        self._last_problem = problem
 
 
 def _text(error: Exception) -> str:

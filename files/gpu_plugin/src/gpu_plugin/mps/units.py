@@ -1,7 +1,7 @@
 # Copyright (c) 2026, the gpu.node authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""Who runs the manager of MPS daemons: systemd, or in a container without it the plugin itself."""
+"""Starts the manager of MPS daemons: by systemd, or as a child of the plugin in a container without it."""
 
 from __future__ import annotations
 
@@ -29,17 +29,17 @@ KEPT_FROM_MANAGER: Final = ("NOTIFY_SOCKET", "WATCHDOG_", "MAINPID")
 
 
 class Units(Protocol):
-    """The manager, which sees by itself what is wanted. Only close() waits for what it asks for."""
+    """Starts the manager, which reads the settings by itself. Only close() waits for the effect of a request."""
 
     def run(self) -> None:
-        """Have the manager run: none does."""
+        """Start the manager: none runs."""
 
     def close(self, manager: int) -> None:
-        """The plugin ends, and this process is the manager, 0 where none runs."""
+        """Do what is due at the plugin's end; ``manager`` is the manager's process, 0 if none runs."""
 
 
 def choose(kind: str, folder: Path) -> Units:
-    """Return who runs the manager: ``kind`` says it, or is empty for systemd where it is the init."""
+    """Return who runs the manager: the ``kind``, or if that is empty systemd where it is the init."""
     if (kind or (SYSTEMD if BOOTED.is_dir() else OWN)) == SYSTEMD:
         return Systemd()
     return Children(folder)
@@ -52,7 +52,7 @@ class Systemd:
         self._worker = Worker("systemctl")
 
     def run(self) -> None:
-        """A systemd that takes its time must not hold up the plugin."""
+        """Start the unit in another thread: a slow systemd must not hold up the plugin."""
         self._worker.start(self._start)
 
     def _start(self) -> None:
@@ -83,11 +83,7 @@ class Children:
         if self._child is not None and self._child.poll() is None:
             return
         command = [
-            sys.executable,
-            "-m",
-            "gpu_plugin",
-            "mps",
-            "run",
+            *(sys.executable, "-m", "gpu_plugin", "mps", "run"),
             "--settings",
             str(self._folder),
         ]
@@ -98,9 +94,11 @@ class Children:
             logs.error("can't start the MPS manager", cause=error)
 
     def close(self, manager: int) -> None:
-        """End all daemons, have compute modes given back, and wait for it."""
+        """End all daemons, let their manager restore compute modes, and wait for it."""
         child = self._child.pid if self._child is not None and self._child.poll() is None else 0
-        pids = {child, manager if _is_manager(manager) else 0} - {0}
+        # What a file says of the manager may be wrong.
+        argv = bounded.peek_lines(Path(f"/proc/{manager}/cmdline"), "\0").lines if manager else []
+        pids = {child, manager if {"mps", "run"} <= {*argv} else 0} - {0}
         living = {pid: started(pid) for pid in pids}
         for pid in living:
             with contextlib.suppress(ProcessLookupError):
@@ -111,9 +109,3 @@ class Children:
                 logs.warning("the MPS manager still waits for clients", pids=list(living))
                 return
             time.sleep(PAUSE)
-
-
-def _is_manager(pid: int) -> bool:
-    """Return whether a process is a manager: what a file says may be wrong."""
-    command = bounded.peek_lines(Path(f"/proc/{pid}/cmdline"), "\0").lines if pid else []
-    return "mps" in command and "run" in command

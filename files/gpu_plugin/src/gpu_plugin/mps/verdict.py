@@ -13,10 +13,13 @@ from .state import FAILED, READY, STOPPING, MpsState
 
 @dataclass(frozen=True)
 class Verdict:
-    """``problem`` says why the device must not be given to anybody, if so.
+    """The state of a device, and its problem.
 
-    ``busy``: clients are waited for, which may take as long as they like. ``other``: the daemon has
-    other limits than the device should have now, though it was started with the same settings.
+    Attributes:
+        problem: Why the device must not be allocated, empty if it may.
+        busy: Whether clients are waited for, which may take as long as they like.
+        other: Whether the daemon has other limits than the device should have now, though it was started with the
+            same settings.
     """
 
     problem: str = ""
@@ -28,7 +31,7 @@ KILLED = "its MPS manager was killed"
 
 
 def judge(offer: Offer | None, observed: MpsState) -> Verdict:
-    """Return the verdict about a device that is advertised in shares, or no longer where it is None."""
+    """Return the verdict about a device that is advertised in shares, or is no longer if ``offer`` is None."""
     if observed.state is None:
         return Verdict("its MPS control daemon is about to start" if offer else "")
     state, clients = observed.state["state"], observed.state["clients"]
@@ -45,12 +48,11 @@ def judge(offer: Offer | None, observed: MpsState) -> Verdict:
         return Verdict("its MPS control daemon is about to end")
     # It may well have failed as it is asked.
     serving = observed.serving and state in (READY, FAILED)
-    if serving and (other := _other(offer, observed)):
+    suits = observed.suits(offer.settings)
+    if serving and not (suits and offer.agrees(observed.state)):
         if clients and offer.settings.on_busy != TERMINATE:
-            return Verdict(
-                f"its limits change when {waited_for} ended", busy=True, other=other.other
-            )
-        return other
+            return Verdict(f"its limits change when {waited_for} ended", busy=True, other=suits)
+        return Verdict("its MPS control daemon restarts with other limits", other=suits)
     if not observed.alive:
         failed = state == FAILED and not observed.serving
         problem = observed.state["problem"]
@@ -61,11 +63,3 @@ def judge(offer: Offer | None, observed: MpsState) -> Verdict:
         problem = observed.state["problem"]
         return Verdict(f"its MPS control daemon is {state}{f': {problem}' if problem else ''}")
     return Verdict()
-
-
-def _other(offer: Offer, observed: MpsState) -> Verdict | None:
-    """Return the verdict about a daemon with other limits, None where it has those that are asked for."""
-    suits = observed.suits(offer.settings)
-    if suits and (observed.state is None or offer.agrees(observed.state)):
-        return None
-    return Verdict("its MPS control daemon restarts with other limits", other=suits)

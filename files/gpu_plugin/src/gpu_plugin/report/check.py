@@ -1,7 +1,7 @@
 # Copyright (c) 2026, the gpu.node authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""Whether a configuration can be used: by itself, and on this node as it is now."""
+"""``gpu-plugin check-config``: whether a configuration is valid, and can be used on this node as it is."""
 
 from __future__ import annotations
 
@@ -37,9 +37,12 @@ SECONDS: Final = 10.0  # which a program has to print its version
 
 
 def check(file: Path, *, node: bool, pods: Path, state: Path) -> int:
-    """Check a file, or standard input for "-". Returns the exit status. NodeError: it can't be used.
+    """Check a file, or standard input for "-". Return the exit status.
 
-    ``pods`` is the kubelet's PodResources socket, and ``state`` the folder of what the daemon keeps.
+    ``pods`` is the kubelet's PodResources socket, and ``state`` the folder of the daemon's state.
+
+    Raises:
+        NodeError: if the configuration can't be used.
     """
     name = STANDARD_INPUT if str(file) == "-" else str(file)
     checked = configuration.parse(_read(file), name)
@@ -63,19 +66,19 @@ def _read(file: Path) -> str:
 
 
 def _on_node(checked: Config, source: str, pods: Path, state: Path) -> list[str]:
-    """Return which devices would be given to nobody, and why. ConfigError: MPS can't be as it is."""
+    """Return which devices could not be allocated, and why; an error if devices can't be shared as configured."""
     _refuse_dropped(checked, source)
     managers = Path(SETTINGS)
     _check_driver_root(checked, source)
     shared = any(share.mps for share in checked.sharing.shares)
     if shared and shutil.which(CONTROL) is None:
         root = checked.driver.root.rstrip("/")
-        elsewhere = bool(root) and Path(f"{root}/usr/bin/{CONTROL}").exists()
+        cause = "it is not installed"
+        if root and Path(f"{root}/usr/bin/{CONTROL}").exists():
+            cause = f"it is below {root} alone, and runs with the driver of the node itself"
         raise ConfigError(
             f"{source}: sharing.mps needs the program {CONTROL}",
-            cause=f"it is below {root} alone, and runs with the driver of the node itself"
-            if elsewhere
-            else "it is not installed",
+            cause=cause,
             hint="install the driver's package for it (nvidia-cuda-mps in Debian)",
         )
     try:
@@ -101,7 +104,7 @@ def _on_node(checked: Config, source: str, pods: Path, state: Path) -> list[str]
 
 
 def _refuse_dropped(checked: Config, source: str) -> None:
-    """Raise InputError if the node's kubelet drops what the device plugin would answer. A pod has no kubelet to ask."""
+    """Refuse answers of the device plugin that the node's kubelet drops. A pod has no kubelet to ask."""
     strategies, program = checked.containers.device_list_strategies, shutil.which(KUBELET)
     if program is None or not depend_on(strategies, (KUBELET,)):
         return

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, the gpu.node authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""What the DRA driver has given out, for people: of each GPU, and to which claims. Pure."""
+"""The DRA driver's allocations for people: of each GPU, and to which claims. Pure."""
 
 from __future__ import annotations
 
@@ -24,9 +24,8 @@ def uuids(dra: Json | None) -> dict[str, str]:
 def describe(dra: Json) -> str:
     """Return the state of the driver in words, its GPUs and its claims."""
     lines = [f"gpu-plugin dra {dra['version']} (process {dra['pid']}): {dra['state']}"]
-    lines += [
-        f"problem: {problem}" for problem in (dra["problem"], dra["config_problem"]) if problem
-    ]
+    problems = filter(None, (dra["problem"], dra["config_problem"]))
+    lines += [f"problem: {problem}" for problem in problems]
     known = "registered" if dra["registered"] else "not registered with the kubelet"
     why = f": {dra['registration_problem']}" if dra["registration_problem"] else ""
     published = dra.get("published") or {}
@@ -36,7 +35,16 @@ def describe(dra: Json) -> str:
     lines.append(f"{known}{why}{slices}, enforcement {dra['enforcement']}")
     gpus = sorted(dra["gpus"].items(), key=lambda pair: pair[1]["index"])
     lines += [_gpu(uuid, problem, dra["enforcement_problems"].get(uuid)) for uuid, problem in gpus]
-    return "\n".join([*lines, *(_claim(claim) for claim in dra["claims"])])
+    for claim in dra["claims"]:
+        devices = [
+            f"{device['device']} ({_amount(device['consumed'])})"
+            if MEMORY in device["consumed"]
+            else str(device["device"])
+            for device in claim["devices"]
+        ]
+        named = f"claim {claim['namespace']}/{claim['name']} ({claim['state']})"
+        lines.append(f"{named}: {', '.join(devices) or 'no device'}")
+    return "\n".join(lines)
 
 
 def _gpu(uuid: str, gpu: Json, problem: str | None) -> str:
@@ -44,18 +52,6 @@ def _gpu(uuid: str, gpu: Json, problem: str | None) -> str:
     if gpu["shares"]:
         text += f", {counted(gpu['shares'], 'share')} with {_amount(gpu)} given"
     return f"{text}; no shares, {problem}" if problem else text
-
-
-def _claim(claim: Json) -> str:
-    devices = ", ".join(map(_device, claim["devices"])) or "no device"
-    return f"claim {claim['namespace']}/{claim['name']} ({claim['state']}): {devices}"
-
-
-def _device(device: Json) -> str:
-    consumed = device["consumed"]
-    return (
-        f"{device['device']} ({_amount(consumed)})" if MEMORY in consumed else str(device["device"])
-    )
 
 
 def _amount(amounts: Json) -> str:

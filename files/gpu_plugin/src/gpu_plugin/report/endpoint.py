@@ -31,7 +31,11 @@ ALL: Final = 64  # connections in all
 
 
 class Endpoint:
-    """Serves pages by their path. OSError: the address can't be had."""
+    """Serves pages by their path.
+
+    Raises:
+        OSError: if the address can't be bound.
+    """
 
     def __init__(self, address: tuple[str, int], pages: Mapping[str, Page]) -> None:
         self._pages = pages
@@ -107,7 +111,9 @@ class Endpoint:
         try:
             shown = self._pages[path]()
         except Exception as error:  # one page that fails takes no other with it
-            if self._failed.get(path) != repr(error):  # who asks again shall not fill the log
+            if self._failed.get(path) != repr(
+                error
+            ):  # clients that ask again must not fill the log
                 logs.error("a page could not be made", page=path, cause=repr(error))
             self._failed[path] = repr(error)
             return _refusal(HTTPStatus.INTERNAL_SERVER_ERROR)
@@ -124,7 +130,7 @@ class Endpoint:
         self._drop_oldest(address)
 
     def _drop_oldest(self, address: str = "") -> None:
-        """Drop the oldest connection, of an address where one is given."""
+        """Drop the oldest connection, of an address if one is given."""
         for client, whose in self._clients.items():
             if not address or whose == address:
                 del self._clients[client]
@@ -140,7 +146,7 @@ class Endpoint:
 
 
 async def _request(reader: asyncio.StreamReader) -> bytes:
-    """Return a request with all its headers, or too many; nothing where the client goes away before."""
+    """Return a request with all its headers, or too many; nothing if the client goes away before."""
     request = b""
     while b"\r\n\r\n" not in request and b"\n\n" not in request and len(request) < LONGEST:
         part = await reader.read(LONGEST - len(request))

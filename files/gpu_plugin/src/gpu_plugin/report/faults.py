@@ -33,11 +33,11 @@ Row = Mapping[str, Any]
 
 
 class NothingToClear(NodeError):
-    """The GPU is not there, has no fault, or has one that an operator's word does not end."""
+    """The GPU is not there, has no fault, or has one that an operator can't clear."""
 
 
 def show(status_file: Path, *, as_json: bool) -> int:
-    """Print each GPU with what makes it unhealthy. Returns the exit status: 3 when the daemon does not run."""
+    """Print each GPU with what makes it unhealthy. Return the exit status: 3 if the daemon does not run."""
     state = status.load(status_file)
     rows = _rows(state) if state else _remembered(status_file)
     strangers = state.get("unreadable", []) if state else []
@@ -55,11 +55,14 @@ def show(status_file: Path, *, as_json: bool) -> int:
 
 
 def clear(gpu: str, status_file: Path, seconds: float = PATIENCE) -> int:
-    """Forget the faults of a GPU, by its index or UUID. Returns the exit status.
+    """Forget the faults of a GPU, by its index or UUID. Return the exit status.
 
     A daemon that runs takes it over, and so does the DRA driver's process; of a daemon that does not run
     the file is changed. It is asked all the same, since it may start meanwhile, or run where its process is
-    not seen. NodeError.
+    not seen.
+
+    Raises:
+        NodeError: if the GPU can't be cleared, or the daemon does not take it over.
     """
     if os.geteuid():
         raise NodeError(
@@ -86,20 +89,20 @@ def clear(gpu: str, status_file: Path, seconds: float = PATIENCE) -> int:
 
 
 def _file(status_file: Path) -> HealthFile:
-    """Return what the device plugin keeps of faults, in both places."""
+    """Return the device plugin's files of faults, in both places."""
     beside = Path(status.STATE_DIRECTORY, FILE) if str(status_file) == status.DEFAULT_FILE else None
     return HealthFile(status_file.with_name(FILE), Path("/"), beside)
 
 
 def _rows(state: Row) -> list[dict[str, Any]]:
-    """Return a row for each thing that is unhealthy, and one for each GPU that has nothing of the kind."""
+    """Return a row for each unhealthy GPU or instance, and one for each other GPU."""
     unhealthy = [{"state": "Unhealthy", **row} for row in state.get("health", ())]
     named = dict(zip(state.get("gpu_uuids", ()), state.get("gpu_indices", ()), strict=False))
     return [*unhealthy, *_healthy(named, {row["gpu"] for row in unhealthy})]
 
 
 def _remembered(status_file: Path) -> list[dict[str, Any]]:
-    """Return the same of a daemon that has ended."""
+    """Return the rows of a daemon that has ended."""
     path = status_file.with_name(FILE)
     try:
         health = Health()
@@ -146,7 +149,7 @@ def _cells(row: Row) -> tuple[str, ...]:
 
 
 def _clearable(gpu: str, rows: Iterable[Row]) -> list[Row]:
-    """Return what can be cleared of a GPU. NothingToClear."""
+    """Return the faults of a GPU that can be cleared; an error if there are none."""
     known = list(rows)
     ours = [row for row in known if gpu in (row["gpu"], row["index"]) and gpu]
     if not ours:

@@ -27,7 +27,7 @@ MPS_STATES: Final = ("starting", "ready", "failed", "stopping", "crashed")
 
 
 class Families(Collector):
-    """``state`` returns the daemon's state, ``mps`` the states of the MPS daemons."""
+    """The daemon's metric families, made of its state and of the states of the MPS daemons."""
 
     def __init__(
         self, state: Callable[[], Mapping[str, Any]], mps: Callable[[], Iterable[Mapping[str, Any]]]
@@ -36,35 +36,36 @@ class Families(Collector):
         self._mps = mps
 
     def collect(self) -> Iterator[Metric]:
-        """Return all families, with those that have no samples yet."""
+        """Yield all families, also those without samples."""
         yield from _state(self._state())
         yield from _mps(self._mps())
 
 
-def _gauge(name: str, help_: str, *labels: str) -> GaugeMetricFamily:
+def gauge(name: str, help_: str, *labels: str) -> GaugeMetricFamily:
+    """Return a family of gauges without samples."""
     return GaugeMetricFamily(PREFIX + name, help_, labels=labels)
 
 
 def _state(state: Mapping[str, Any]) -> Iterator[Metric]:
-    build = _gauge("build_info", "The device plugin's version.", "version")
-    driver = _gauge("driver_info", "The driver's version, while it answers.", "version")
-    config = _gauge("config_info", "The configuration in force, by its digest.", "sha256")
-    refused = _gauge("config_refused", "Whether the configuration on disk can't be used.")
+    build = gauge("build_info", "The device plugin's version.", "version")
+    driver = gauge("driver_info", "The driver's version, while it answers.", "version")
+    config = gauge("config_info", "The configuration in force, by its digest.", "sha256")
+    refused = gauge("config_refused", "Whether the configuration on disk can't be used.")
     text = "Whether the last good configuration is in force, since a start could not use the one on disk."
-    fallback = _gauge("config_fallback", text)
-    available = _gauge("driver_available", "Whether the driver answers.")
-    devices = _gauge("devices", "Devices advertised.", "resource", "health")
-    health = _gauge("device_health", "1 for a healthy device, else 0.", "uuid", "index", "reason")
-    registered = _gauge("registered", "Whether the kubelet knows of a resource.", "resource")
-    slow = _gauge("driver_slow", "Whether the driver takes long over a GPU.", "uuid")
+    fallback = gauge("config_fallback", text)
+    available = gauge("driver_available", "Whether the driver answers.")
+    devices = gauge("devices", "Devices advertised.", "resource", "health")
+    health = gauge("device_health", "1 for a healthy device, else 0.", "uuid", "index", "reason")
+    registered = gauge("registered", "Whether the kubelet knows of a resource.", "resource")
+    slow = gauge("driver_slow", "Whether the driver takes long over a GPU.", "uuid")
     text = "What to do about a GPU, from 0 for nothing to 8 for a replacement."
-    actions = _gauge("recovery_action", text, "uuid", "index")
+    actions = gauge("recovery_action", text, "uuid", "index")
     text = "1 for a GPU that somebody has set aside, else 0."
-    quarantined = _gauge("quarantined", text, "uuid", "index")
+    quarantined = gauge("quarantined", text, "uuid", "index")
     text = "1 for a setting of a GPU that is not as declared, else 0."
-    drifted = _gauge("setting_drifted", text, "uuid", "index", "setting")
-    vanished = _gauge("vanished_devices", "Devices that pods have and that no GPU has any more.")
-    chores = _gauge("chore_failed", "Whether background work failed the last time.", "chore")
+    drifted = gauge("setting_drifted", text, "uuid", "index", "setting")
+    vanished = gauge("vanished_devices", "Devices that pods have and that no GPU has any more.")
+    chores = gauge("chore_failed", "Whether background work failed the last time.", "chore")
     if state:
         build.add_metric([state["version"]], 1)
         if state["driver_version"]:
@@ -86,12 +87,14 @@ def _state(state: Mapping[str, Any]) -> Iterator[Metric]:
             verdict = state["verdicts"].get(uuid)
             number = ACTIONS[verdict["verdict"]] if verdict else Action.NONE
             actions.add_metric([uuid, index], number)
-        for uuid, index in _with_gone(state):
-            quarantined.add_metric([uuid, index], _is_set_aside(state, uuid))
+        quarantine, indices = state["quarantine"], dict.fromkeys(state["quarantine"]["gpus"], "")
+        indices |= zip(state["gpu_uuids"], state["gpu_indices"], strict=True)
+        for uuid, index in indices.items():  # also of GPUs that are gone, which have no index
+            is_set_aside = bool(quarantine["node"]) or uuid in quarantine["gpus"]
+            quarantined.add_metric([uuid, index], is_set_aside)
         for setting in state["settings"][:MOST_SERIES]:
-            drifted.add_metric(
-                [setting["uuid"], setting["index"], setting["setting"]], setting["drifted"]
-            )
+            labels = [setting["uuid"], setting["index"], setting["setting"]]
+            drifted.add_metric(labels, setting["drifted"])
         vanished.add_metric([], len({allocation["device"] for allocation in state["vanished"]}))
         for name, error in state["chores"].items():
             chores.add_metric([name], error is not None)
@@ -100,24 +103,13 @@ def _state(state: Mapping[str, Any]) -> Iterator[Metric]:
     yield from (vanished, chores)
 
 
-def _with_gone(state: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
-    """Return the GPUs with their indices, and those that are in quarantine and gone, which have none."""
-    there = dict(zip(state["gpu_uuids"], state["gpu_indices"], strict=True))
-    yield from {**dict.fromkeys(state["quarantine"]["gpus"], ""), **there}.items()
-
-
-def _is_set_aside(state: Mapping[str, Any], uuid: str) -> bool:
-    quarantine = state["quarantine"]
-    return bool(quarantine["node"]) or uuid in quarantine["gpus"]
-
-
 def _mps(daemons: Iterable[Mapping[str, Any]]) -> Iterator[Metric]:
-    state = _gauge(
+    state = gauge(
         "mps_state", "1 for the state of a device's MPS control daemon.", "device", "state"
     )
-    replicas = _gauge("mps_replicas", "Shares of a device.", "device")
-    servers = _gauge("mps_servers", "MPS servers of a device.", "device")
-    clients = _gauge("mps_clients", "Clients of a device's MPS servers.", "device")
+    replicas = gauge("mps_replicas", "Shares of a device.", "device")
+    servers = gauge("mps_servers", "MPS servers of a device.", "device")
+    clients = gauge("mps_clients", "Clients of a device's MPS servers.", "device")
     name, help_ = PREFIX + "mps_restarts", "Restarts of a device's MPS control daemon."
     restarts = CounterMetricFamily(name, help_, labels=("device",))
     for daemon in daemons:
@@ -132,7 +124,7 @@ def _mps(daemons: Iterable[Mapping[str, Any]]) -> Iterator[Metric]:
 
 
 def pages(observer: Observer, last: Last, mps_root: Callable[[], str]) -> dict[str, Page]:
-    """Return the pages by their path: the observer's metrics, those of the last state, and of the MPS daemons."""
+    """Return the daemon's pages by their path."""
     families = Families(lambda: last()[0], lambda: mps_state.load(Path(mps_root())))
     return served(observer, last, families, readiness)
 
@@ -143,7 +135,7 @@ def served(
     families: Collector,
     ready: Callable[[Mapping[str, Any], float], str],
 ) -> dict[str, Page]:
-    """Return the pages of a process by their path: its metrics, whether it goes round, and whether it is ``ready``."""
+    """Return the pages of a process by their path: its metrics, its liveness, and whether it is ``ready``."""
     registry = CollectorRegistry(auto_describe=False)
     for metric in observer.metrics:
         registry.register(metric)

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, the gpu.node authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""Whether the daemon lives, and whether it does its work."""
+"""The probes of the daemon: whether it lives, and whether it does its work."""
 
 from __future__ import annotations
 
@@ -15,27 +15,25 @@ STUCK: Final = 30.0  # as the unit's watchdog
 
 
 def health(_state: Mapping[str, Any], age: float) -> str:
-    """Return what is wrong with the daemon itself, or nothing; ``age`` is its state's, in seconds."""
+    """Return the problem of the daemon itself, empty if there is none; ``age`` is its state's, in seconds."""
     return f"the main loop has not gone round for {age:.0f} seconds" if age > STUCK else ""
 
 
 def readiness(state: Mapping[str, Any], age: float) -> str:
-    """Return what keeps pods from getting devices, or nothing."""
+    """Return what keeps pods from getting devices, empty if nothing does."""
     if problem := health(state, age):
         return problem
     if not state:
         return "starting"
     if state["problem"]:
         return str(state["problem"])
-    if missing := [
-        name for name, resource in state["resources"].items() if not resource["registered"]
-    ]:
-        return f"not registered with the kubelet: {', '.join(missing)}"
-    return ""
+    resources = state["resources"]
+    missing = ", ".join(name for name in resources if not resources[name]["registered"])
+    return f"not registered with the kubelet: {missing}" if missing else ""
 
 
 def problem(path: Path, *, ready: bool) -> str:
-    """Return what is wrong with the daemon that keeps this file, or nothing.
+    """Return the problem of the daemon that writes this file, empty if there is none.
 
     It is for a pod: a probe of its own depends on no port that others reach.
     """

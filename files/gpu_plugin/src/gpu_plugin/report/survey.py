@@ -1,7 +1,7 @@
 # Copyright (c) 2026, the gpu.node authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""Ask all who know something of the node's devices: driver, daemon, kubelet, MPS and labels."""
+"""``gpu-plugin status``: the node's devices by the driver, the daemon, the kubelet, MPS and labels."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ import sys
 from collections.abc import Mapping
 from dataclasses import asdict
 from pathlib import Path
+from typing import Any
 
 from .._shared._base.gpu import Inventory, NvmlError
 from .._shared._device_plugin.resources import HEALTHY, count
@@ -38,10 +39,9 @@ def show(
     *,
     as_json: bool,
 ) -> int:
-    """Print what is known. Returns the exit status: 3 when the daemon does not run.
+    """Print what is known of the node's devices. Return the exit status: 3 if the daemon does not run.
 
-    Each is asked where it is found: in files, at the kubelet's socket, and in the folders of MPS daemons, or in ``mps``
-    alone.
+    MPS daemons are looked for in ``mps`` alone if that is given.
     """
     beside = {
         "mig_boot": status.mig_boot(mig_boot),
@@ -79,31 +79,36 @@ def show(
     for name, known in allocatable.items():
         if name in resources and known != count(resources[name], HEALTHY):
             print(f"{name}: the kubelet can allocate {known}")
-    for problem in filter(None, (driver_problem, kubelet_problem)):
-        print(f"not known: {problem}")
+    for unknown_part in filter(None, (driver_problem, kubelet_problem)):
+        print(f"not known: {unknown_part}")
+    _print_tables(rows, daemons, beside)
+    return 0 if state else 3
+
+
+def _print_tables(
+    rows: list[overview.Row], daemons: list[dict[str, Any]], beside: Mapping[str, Any]
+) -> None:
     if rows:
-        print()
-        print(overview.table(rows))
+        print(f"\n{overview.table(rows)}")
     if daemons:
         print(f"\nMPS\n{mps_state.describe(mps_state.named(daemons))}")
     if beside["dra"]:
         print(f"\nDRA\n{claims.describe(beside['dra'])}")
     if beside["labels"]:
         print(f"\nLABELS\n{status.describe_labels(beside['labels'])}")
-    return 0 if state else 3
 
 
 def _hardware() -> tuple[list[Hardware], str | None]:
-    """Return the GPUs, or their MIG devices, and what of them can't be read."""
+    """Return the GPUs with their MIG devices, and why some can't be read, None if all can."""
     rows: list[Hardware] = []
     try:
-        looked = within(LATE, "looking at the GPUs", _look)
+        scanned = within(LATE, "looking at the GPUs", _look)
     except NvmlError as error:
         return rows, str(error)
-    for gpu, migs, _error in looked.gpus:
+    for gpu, migs, _error in scanned.gpus:
         rows.append(Hardware(str(gpu.index), gpu.name, gpu.uuid))
         rows += [Hardware(f"{gpu.index}:{mig.mig_index}", mig.profile, mig.uuid) for mig in migs]
-    problems = (*looked.broken, *(view.error for view in looked.gpus if view.error))
+    problems = (*scanned.broken, *(view.error for view in scanned.gpus if view.error))
     return rows, str(problems[0]) if problems else None
 
 
@@ -115,7 +120,7 @@ def _look() -> Inventory:
 def _kubelet(
     pods: PodResources, claimed: Mapping[str, str]
 ) -> tuple[dict[str, list[Holder]], dict[str, int], str | None]:
-    """Return who has what, how much can be allocated, of which older kubelets do not tell, and what is not known."""
+    """Return the holders of devices, what can be allocated, which older kubelets don't report, and any problem."""
     try:
         holders = pods.holders(claimed)
     except KubeletSilent as error:
@@ -127,17 +132,14 @@ def _kubelet(
 
 
 def show_pods(socket: Path, *, as_json: bool) -> int:
-    """Print which pods have which devices; where there is no kubelet, none. Returns the exit status. KubeletSilent."""
-    allocations_found = allocations([socket]) if as_json else read_allocations([socket])
+    """Print which pods have which devices, none if there is no kubelet. Return the exit status.
+
+    Raises:
+        KubeletSilent: if the kubelet does not answer.
+    """
     if as_json:
-        print(
-            json.dumps(
-                {
-                    "version": VERSION,
-                    "allocations": [asdict(allocation) for allocation in allocations_found],
-                }
-            )
-        )
+        held = [asdict(allocation) for allocation in allocations([socket])]
+        print(json.dumps({"version": VERSION, "allocations": held}))
     else:
-        print("\n".join(map(str, allocations_found)) or "no pod has a device")
+        print("\n".join(map(str, read_allocations([socket]))) or "no pod has a device")
     return 0

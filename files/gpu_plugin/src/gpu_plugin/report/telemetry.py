@@ -1,7 +1,7 @@
 # Copyright (c) 2026, the gpu.node authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""Metrics and health over HTTP while a service runs: what is loaded for them when they are first wanted."""
+"""Metrics and health over HTTP while a service runs, whose libraries are loaded on their first use."""
 
 from __future__ import annotations
 
@@ -22,15 +22,15 @@ def daemons_pages(
     observer: Observer, last: Last, mps_root: Callable[[], str]
 ) -> Mapping[str, Page]:
     """Return the daemon's pages: the observer's numbers, its last state, and the MPS daemons below ``mps_root``."""
-    from .pages import pages  # the client is loaded where it is wanted
+    from .pages import pages  # the client is loaded on its first use
 
     return pages(observer, last, mps_root)
 
 
 class Telemetry:
-    """Serves ``pages``, which are made when they are first wanted.
+    """Serves ``pages``, which are made on their first use.
 
-    ``chore`` is to be run with the configuration's address again and again; without one it serves nowhere.
+    ``chore`` has to be run with the configured address again and again; without an address nothing is served.
     """
 
     def __init__(self, pages: Callable[[], Mapping[str, Page]]) -> None:
@@ -40,13 +40,13 @@ class Telemetry:
         self.chore = Chore("metrics", "no metrics are served, trying again", self._serve)
 
     def _serve(self, address: tuple[str, int] | None) -> None:
-        """Be at this address from now on. OSError: it can't be had, and later calls try again."""
+        """Serve at this address from now on. If it can't be bound, later calls try again."""
         if address != self._address:
             self.stop()
             self._address = address
         if address is None or self._server is not None:
             return
-        from .endpoint import Endpoint  # HTTP is loaded where it is wanted
+        from .endpoint import Endpoint  # HTTP is loaded on its first use
 
         self._server = Endpoint(address, self._pages())
         serving = threading.Thread(target=self._server.serve, name="metrics", daemon=True)

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, the gpu.node authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""What selectors see of a device: under NVIDIA's names as its own DRA driver has them, and under ours. Pure."""
+"""Attributes of devices for selectors: under NVIDIA's names as its own DRA driver has them, and under ours. Pure."""
 
 from __future__ import annotations
 
@@ -32,13 +32,15 @@ BRANDS: Final = (
     *("NvidiaVApps", "NvidiaVPC", "NvidiaVCS", "NvidiaVWS", "NvidiaCloudGaming"),
     *("QuadroRTX", "NvidiaRTX", "Nvidia", "GeForceRTX", "TitanRTX"),
 )  # by NVML's numbers
+VERSIONS: Final = ("Version", "cudaComputeCapability")  # the ends of their names
 Attributes = dict[str, dict[str, Any]]
 
 
 def attributes(target: Target, inventory: Inventory, enforcement: str) -> Attributes:
     """Return a device's attributes. What is not known is left out."""
-    view = target.view
-    uuid, name = _uuid(target), _text(view.gpu.name)
+    view, uuid, name = target.view, target.view.gpu.uuid, _text(target.view.gpu.name)
+    if target.type == MIG:
+        uuid = target.mig.uuid if target.mig else ""  # one that is yet to be made has none
     ours: dict[str, Any] = {"type": target.type, "uuid": uuid, "productName": name}
     ours |= {"index": view.gpu.index, "numaNode": view.numa_node}
     if target.type == SHARE:
@@ -50,9 +52,14 @@ def attributes(target: Target, inventory: Inventory, enforcement: str) -> Attrib
         **{f"{NVIDIA}/{key}": ours[key] for key in ("type", "uuid", "productName")},
         **{f"{STANDARD}/{key}": value for key, value in standard.items()},
     }
-    return {
-        key: _typed(key, result[key]) for key in sorted(result) if result[key] not in (None, "")
-    }
+    typed: Attributes = {}
+    for key in sorted(result):
+        if isinstance(result[key], int):
+            typed[key] = {"int": result[key]}
+        elif result[key]:  # only attributes of NVIDIA's are versions
+            is_version = key.startswith(NVIDIA) and key.endswith(VERSIONS)
+            typed[key] = {"version" if is_version else "string": result[key]}
+    return typed
 
 
 def _nvidia(target: Target, inventory: Inventory) -> dict[str, str]:
@@ -71,23 +78,8 @@ def _nvidia(target: Target, inventory: Inventory) -> dict[str, str]:
     return result
 
 
-def _uuid(target: Target) -> str:
-    """Return a device's UUID; a MIG device that is yet to be made has none."""
-    if target.type == MIG:
-        return target.mig.uuid if target.mig else ""
-    return target.view.gpu.uuid
-
-
-def _typed(key: str, value: Any) -> dict[str, Any]:
-    """Return a value as the API has it. Versions are NVIDIA's alone."""
-    if isinstance(value, int):
-        return {"int": value}
-    versions = ("Version", "cudaComputeCapability")
-    return {"version" if key.startswith(NVIDIA) and key.endswith(versions) else "string": value}
-
-
 def _version(text: str) -> str:
-    """Return a version as semantic versioning has them: 550.163.01 becomes 550.163.1; empty for no version."""
+    """Return a version as in semantic versioning: 550.163.01 becomes 550.163.1; empty for no version."""
     match = VERSION.match(text)
     return ".".join(str(int(part or 0)) for part in match.groups()) if match else ""
 

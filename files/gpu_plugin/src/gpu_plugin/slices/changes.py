@@ -1,18 +1,18 @@
 # Copyright (c) 2026, the gpu.node authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""What to write so that a node's ResourceSlices become what is wanted, by generations of its pool. Pure.
+"""The changes that bring a node's ResourceSlices to the desired ones, by generations of its pool. Pure.
 
-The scheduler looks at a pool's highest generation alone, and gives nothing of it as long as a slice is
-missing. So one slice that changes is replaced within its generation; where more than one is written
+The scheduler looks at a pool's highest generation alone, and allocates nothing of it as long as a slice is
+missing. So one slice that changes is replaced within its generation; if more than one is written
 all are of a new generation, and what is obsolete goes last, when nobody looks at it any more. Slices of
-another pool go first: a GPU in two pools would be given away twice.
+another pool go first: a GPU in two pools would be allocated twice.
 """
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -34,7 +34,7 @@ Slice = Mapping[str, Any]
 
 @dataclass(frozen=True)
 class Change:
-    """A call of the API: ``spec`` is what a slice is to have, ``before`` the slice that there is."""
+    """A call of the API: ``spec`` is the desired spec of a slice, ``before`` the existing slice."""
 
     action: str
     name: str
@@ -51,13 +51,17 @@ def name_of(node: str, number: int) -> str:
     return f"{name[: LONGEST_NAME - len(digest) - 1].rstrip('-.')}-{digest}"
 
 
-def changes(node: str, specs_desired: Sequence[Json], there: Sequence[Slice]) -> tuple[Change, ...]:
-    """Return what to do, in order; nothing where all is as it should be.
+def changes(node: str, specs: Sequence[Json], there: Sequence[Slice]) -> tuple[Change, ...]:
+    """Return what to do, in order; nothing if all is as it should be.
 
-    ``there`` are all of the driver's slices of the node, also those that somebody else made.
+    Args:
+        node: The name of the node.
+        specs: The desired specs.
+        there: All of the driver's slices of the node, also those that others made.
     """
-    names = [name_of(node, number) for number in range(len(specs_desired))]
-    pools = {spec["pool"]["name"] for spec in specs_desired}
+    desired = {name_of(node, number): spec for number, spec in enumerate(specs)}
+    names = list(desired)
+    pools = {spec["pool"]["name"] for spec in specs}
     strays = [published for published in there if published["spec"]["pool"]["name"] not in pools]
     known = {
         published["metadata"]["name"]: published for published in there if published not in strays
@@ -67,7 +71,7 @@ def changes(node: str, specs_desired: Sequence[Json], there: Sequence[Slice]) ->
     current = {name for name in names if name in known and _generation(known[name]) == latest}
     differs = [
         name
-        for name, spec in zip(names, specs_desired, strict=True)
+        for name, spec in desired.items()
         if name not in current or plain(known[name]["spec"]) != _of(spec, latest)
     ]
     within = len(differs) <= 1 and set(names) <= current
@@ -75,20 +79,12 @@ def changes(node: str, specs_desired: Sequence[Json], there: Sequence[Slice]) ->
         generation, due = latest, differs
     else:
         generation, due = latest + 1, names
-    written = _written(dict(zip(names, specs_desired, strict=True)), due, known, generation)
-    return (*map(_deletion, strays), *written, *map(_deletion, obsolete))
-
-
-def _written(
-    specs_desired: Mapping[str, Json],
-    due: Sequence[str],
-    known: Mapping[str, Slice],
-    generation: int,
-) -> Iterator[Change]:
+    written = []
     for name in due:
         before = known.get(name)
-        spec = _dated(_of(specs_desired[name], generation), before)
-        yield Change(REPLACE if before else CREATE, name, spec, before)
+        spec = _dated(_of(desired[name], generation), before)
+        written.append(Change(REPLACE if before else CREATE, name, spec, before))
+    return (*map(_deletion, strays), *written, *map(_deletion, obsolete))
 
 
 def _deletion(published: Slice) -> Change:
@@ -105,16 +101,15 @@ def _of(spec: Json, generation: int) -> Json:
 
 def plain(spec: Slice) -> Json:
     """Return a spec without what the API server adds: the times of taints."""
-    return {
-        **spec,
-        **({"devices": list(map(_plain, spec["devices"]))} if "devices" in spec else {}),
-    }
-
-
-def _plain(device: Slice) -> Json:
-    if not device.get("taints"):
-        return dict(device)
-    return {**device, "taints": [_timeless(taint) for taint in device["taints"]]}
+    if "devices" not in spec:
+        return dict(spec)
+    devices = [
+        {**device, "taints": [_timeless(taint) for taint in device["taints"]]}
+        if device.get("taints")
+        else dict(device)
+        for device in spec["devices"]
+    ]
+    return {**spec, "devices": devices}
 
 
 def _timeless(taint: Slice) -> Json:
@@ -122,7 +117,7 @@ def _timeless(taint: Slice) -> Json:
 
 
 def _dated(spec: Json, before: Slice | None) -> Json:
-    """Return a spec whose taints have the times of those that were there before."""
+    """Return a spec whose taints have the times of the same taints before."""
     if before is None or "devices" not in spec:
         return spec
     times = {
@@ -131,17 +126,14 @@ def _dated(spec: Json, before: Slice | None) -> Json:
         for taint in device.get("taints") or ()
         if "timeAdded" in taint
     }
-    return {**spec, "devices": [_with_times(device, times) for device in spec["devices"]]}
-
-
-def _with_times(device: Json, times: Mapping[Any, str]) -> Json:
-    if "taints" not in device:
-        return device
-    pairs = [
-        (taint, times.get((device["name"], *sorted(taint.items())))) for taint in device["taints"]
-    ]
-    taints = [{**taint, "timeAdded": time} if time else taint for taint, time in pairs]
-    return {**device, "taints": taints}
+    devices = []
+    for device in spec["devices"]:
+        taints = []
+        for taint in device.get("taints", ()):
+            time = times.get((device["name"], *sorted(taint.items())))
+            taints.append({**taint, "timeAdded": time} if time else taint)
+        devices.append({**device, "taints": taints} if "taints" in device else device)
+    return {**spec, "devices": devices}
 
 
 def dropped(sent: Any, stored: Any) -> set[str]:

@@ -72,7 +72,11 @@ class Grid:
         spans = sorted(span for profile in profiles for span in profile.placements)
         counters = {name: 1 for span in spans for name in _memory_slices(*span)}
         counters[COMPUTE] = compute = max((profile.slices for profile in profiles), default=0)
-        most = {kind: _max_instances(profiles, kind) for kind in (WITH_EXTENSIONS, ALL_ENGINES)}
+        # How many instances the GPU allows of a profile with all media engines, and with extensions.
+        most = dict.fromkeys((WITH_EXTENSIONS, ALL_ENGINES), 0)
+        for profile in profiles:
+            if (kind := media(profile.name)) in most:
+                most[kind] = max(most[kind], profile.max_count)
         # A profile with all media engines excludes every instance that has a part of them, and there
         # can be at most as many of those as compute slices.
         if most[ALL_ENGINES]:
@@ -120,10 +124,3 @@ def _count_disjoint(profile: GiProfile) -> int:
         if start >= end:
             count, end = count + 1, start + size
     return count
-
-
-def _max_instances(profiles: Iterable[GiProfile], kind: str) -> int:
-    """Return how many instances the GPU allows of a profile with this kind of media engines."""
-    return max(
-        (profile.max_count for profile in profiles if media(profile.name) == kind), default=0
-    )

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, the gpu.node authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""The ResourceSlices of a node: one pool with the counters, and the devices that take of them. Pure."""
+"""The ResourceSlices of a node: one pool with counters, and the devices that consume them. Pure."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from .._shared._base.dra.names import (
 from .._shared._base.gpu import Gpu
 from ..config.allocation import Dra
 from ..config.configuration import Config
-from ..model.inventory import Faults, GpuView, Inventory, judged
+from ..model.inventory import Faults, Inventory, judged
 from ..model.mps.settings import client_limit
 from ..model.quantity import MIB, count, size
 from .attributes import attributes
@@ -47,19 +47,23 @@ def build(
     pool: str = "",
     made: Made = (),
 ) -> tuple[Spec, ...]:
-    """Return the specs of a node's ResourceSlices (resource.k8s.io/v1), none where DRA has no GPU.
+    """Return the specs of a node's ResourceSlices (resource.k8s.io/v1), none if DRA has no GPU.
 
-    ``unenforced`` says by the GPU's UUID why shares of it can't be enforced at the moment; ``made`` are
-    the MIG instances that live claims had made. ``pool`` is another name of it than the node's has. Equal
-    values give equal specs. The publisher sets the pool's generation.
+    Equal values give equal specs. The publisher sets the pool's generation.
+
+    Args:
+        inventory: The node's GPUs.
+        config: The configuration.
+        faults: The faults of GPUs.
+        unenforced: Why shares of a GPU can't be enforced at the moment, by UUID.
+        node: The node's name.
+        pool: The pool's name, empty for the usual one.
+        made: The MIG instances that live claims had made.
     """
-    judged_inventory = judged(inventory, faults)
-    found_targets = targets(judged_inventory, config.dra, made)
-    counters = _counters(found_targets, made)
-    devices = [
-        _device(target, judged_inventory, config.dra, unenforced, counters)
-        for target in found_targets
-    ]
+    inventory = judged(inventory, faults)
+    published = targets(inventory, config.dra, made)
+    counters = _counters(published, made)
+    devices = [_device(target, inventory, config.dra, unenforced, counters) for target in published]
     sets = [{"sharedCounters": chunk} for chunk in _chunks(list(counters.values()), MOST_SETS)]
     slices = [*sets, *({"devices": chunk} for chunk in _chunks(devices, MOST_DEVICES))]
     about = {"name": pool or pool_name(node), "generation": 1, "resourceSliceCount": len(slices)}
@@ -71,30 +75,28 @@ def _chunks(items: Sequence[T], most: int) -> Iterator[list[T]]:
     return (list(items[at : at + most]) for at in range(0, len(items), most))
 
 
-def _counters(all_targets: Sequence[Target], made: Made) -> dict[str, Spec]:
+def _counters(published: Sequence[Target], made: Made) -> dict[str, Spec]:
     """Return by name the counters of GPUs whose devices together take more than there is.
 
     Others exclude nothing, and the scheduler (1.36) reads the counters of all nodes for each node.
     """
     taken: dict[int, Counter[str]] = {}
-    for target in all_targets:
+    for target in published:
         taken.setdefault(target.view.gpu.minor, Counter()).update(_uses(target))
     sets: dict[str, Spec] = {}
-    for minor, view in {target.view.gpu.minor: target.view for target in all_targets}.items():
-        there, name = _all(view, made), counter_set(minor)
+    for minor, view in {target.view.gpu.minor: target.view for target in published}.items():
+        # Of memory alone, if the GPU is not in MIG mode: a whole GPU takes all of it, and so do its shares.
+        total = {MEMORY: view.gpu.memory_total}
+        there = grid(view, made).counters if view.gpu.mig_current else total
+        name = counter_set(minor)
         if any(count > there[counter] for counter, count in taken[minor].items()):
             sets[name] = {"name": name, "counters": _values(there)}
     return sets
 
 
 def _uses(target: Target) -> dict[str, int]:
-    """Return what a device takes of its GPU's counters; one that stands takes nothing of what is left."""
+    """Return what a device takes of its GPU's counters; a MIG device that exists takes nothing of what is left."""
     return dict(target.uses) if target.profile else {MEMORY: target.view.gpu.memory_total}
-
-
-def _all(view: GpuView, made: Made) -> Mapping[str, int]:
-    """Return what a GPU has of each counter: of memory alone, which a whole GPU and its shares take all of."""
-    return grid(view, made).counters if view.gpu.mig_current else {MEMORY: view.gpu.memory_total}
 
 
 def _device(
@@ -106,10 +108,12 @@ def _device(
 ) -> Spec:
     gpu = target.view.gpu
     uses, name = _uses(target), counter_set(gpu.minor)
+    memory = target.profile.memory_mb * MIB if target.profile else gpu.memory_total
+    capacity = {f"{NVIDIA}/{MEMORY}": {"value": size(memory)}}
     device: Spec = {
         "name": target.name,
         "attributes": attributes(target, inventory, dra.enforcement),
-        "capacity": _share(gpu, dra) if target.type == SHARE else _capacity(target),
+        "capacity": _share(gpu, dra) if target.type == SHARE else capacity,
     }
     if target.type == SHARE:
         device["allowMultipleAllocations"] = True
@@ -125,13 +129,8 @@ def _values(counters: Mapping[str, int]) -> Spec:
     return {name: {"value": written.get(name, count)(counters[name])} for name in sorted(counters)}
 
 
-def _capacity(target: Target) -> Spec:
-    memory = target.profile.memory_mb * MIB if target.profile else target.view.gpu.memory_total
-    return {f"{NVIDIA}/{MEMORY}": {"value": size(memory)}}
-
-
 def share_memory(gpu: Gpu, dra: Dra) -> int:
-    """Return what the shares of a GPU may come to: bytes, in whole MiB."""
+    """Return the memory of all shares of a GPU together: bytes, in whole MiB."""
     scaled = int(gpu.memory_total // MIB * Fraction(str(dra.memory_scaling)))
     return max(scaled, LEAST_MIB) * MIB
 
@@ -139,8 +138,8 @@ def share_memory(gpu: Gpu, dra: Dra) -> int:
 def _share(gpu: Gpu, dra: Dra) -> Spec:
     """Return the capacities of a GPU's shares, and how much of them a request takes.
 
-    One that does not name its memory takes all of it, one that does not name cores is not limited. MPS has no more
-    clients than a GPU's architecture takes.
+    A request that does not name its memory takes all of it, and one that does not name cores is not limited. MPS has no
+    more clients than a GPU's architecture takes.
     """
     memory = size(share_memory(gpu, dra))
     limit, most = client_limit(gpu.compute_capability), dra.split_count

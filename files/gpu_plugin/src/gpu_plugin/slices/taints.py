@@ -1,11 +1,11 @@
 # Copyright (c) 2026, the gpu.node authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""Which devices the scheduler must give nobody, and why: taints, one key for each kind of problem. Pure.
+"""The taints of devices that must not be allocated, one key for each kind of problem. Pure.
 
-The effect is NoSchedule, as NVIDIA's driver has it: who uses a sick GPU is not ended by us. A cluster's
+The effect is NoSchedule, as NVIDIA's driver has it: pods that use a sick GPU are not ended by us. A cluster's
 administrator can end them with a DeviceTaintRule. The time that a taint was added is the API server's. What is to be
-done about the GPU is told by a key of its own, with the effect None where it keeps nobody from using the GPU.
+done about the GPU has a key of its own, with the effect None if the GPU may be used.
 """
 
 from __future__ import annotations
@@ -33,13 +33,15 @@ QUARANTINED: Final = "quarantined"
 
 
 def taints(target: Target, unenforced: Mapping[str, str]) -> list[dict[str, str]]:
-    """Return a device's taints. ``unenforced`` says why shares can't be enforced, by the GPU's UUID."""
+    """Return a device's taints. ``unenforced`` is why shares can't be enforced, by the GPU's UUID."""
     result = []
     problem, asks = _problem(target), target.view.verdict.action
     if target.view.quarantined:
         result.append({"key": f"{DRIVER}/{QUARANTINED}", "effect": EFFECT})
-    if problem:
-        result.append(_taint(problem))
+    if problem and problem.xid:
+        result.append({"key": f"{DRIVER}/xid", "value": str(problem.xid), "effect": EFFECT})
+    elif problem:
+        result.append({"key": f"{DRIVER}/{KEYS.get(problem.kind, 'fault')}", "effect": EFFECT})
     verdict = problem.verdict if problem else asks if asks.acts else Action.NONE
     if verdict:
         key, effect = f"{DRIVER}/{RECOVERY_ACTION}", EFFECT if problem else NO_EFFECT
@@ -49,14 +51,8 @@ def taints(target: Target, unenforced: Mapping[str, str]) -> list[dict[str, str]
     return result
 
 
-def _taint(problem: Problem) -> dict[str, str]:
-    if problem.xid:
-        return {"key": f"{DRIVER}/xid", "value": str(problem.xid), "effect": EFFECT}
-    return {"key": f"{DRIVER}/{KEYS.get(problem.kind, 'fault')}", "effect": EFFECT}
-
-
 def _problem(target: Target) -> Problem | None:
-    """Return what is wrong with a device, with all of its GPU or with its part of it; a quarantine is not."""
+    """Return the problem of a device, of all of its GPU or of its part of it; a quarantine does not count."""
     view, parts = target.view, target.view.mig_problems
     whole = view.problem if view.problem and view.problem.kind is not Kind.QUARANTINED else None
     if whole or not parts:
@@ -68,9 +64,7 @@ def _problem(target: Target) -> Problem | None:
         for instance in view.layout.instances
         if (instance.profile_id, instance.start) == (target.profile.id, target.start)
     }
-    mine = [
-        instance.uuid
-        for instance in view.mig
-        if instance.gi_id in gis and target.mig in (None, instance)
-    ]
-    return next((parts[uuid] for uuid in mine if uuid in parts), None)
+    for mig in view.mig:
+        if mig.gi_id in gis and target.mig in (None, mig) and mig.uuid in parts:
+            return parts[mig.uuid]
+    return None

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, the gpu.node authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""What a node's devices in ResourceSlices stand for: the GPUs, placements and MIG devices of DRA. Pure."""
+"""The devices of a node in ResourceSlices: GPUs, shares, placements and MIG devices of DRA. Pure."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ Made = Collection[tuple[str, int, int]]  # instances of claims: GPU's UUID, prof
 class Target:
     """A device by its name: a whole GPU, its shares, or a MIG device of a profile.
 
-    A MIG device either stands, which is ``mig``, and stays; or it is made for a claim where
-    ``start`` says, and goes with it: then ``uses`` is what it takes of the GPU's counters.
+    A MIG device either exists, which is ``mig``, and stays; or it is made for a claim at ``start``, and goes with the
+    claim: then ``uses`` is what it takes of the GPU's counters.
     """
 
     name: str
@@ -51,7 +51,7 @@ def targets(inventory: Inventory, dra: Dra, made: Made = ()) -> tuple[Target, ..
 
 
 def grid(view: GpuView, made: Made = ()) -> Grid:
-    """Return what there is to place MIG instances on beside those that are not made for claims."""
+    """Return the grid to place MIG instances on beside those that are not made for claims."""
     return Grid(view.layout.profiles, _foreign(view, made))
 
 
@@ -71,11 +71,15 @@ def _whole(view: GpuView, publish: str) -> Iterator[Target]:
 
 
 def _parts(view: GpuView, made: Made) -> list[Target]:
-    return sorted([*_standing(view, made), *_placements(view, made)], key=_rank)
+    parts = [*_standing(view, made)]
+    for profile, start, size, uses in grid(view, made).placements():
+        name = mig_name(view.gpu.minor, profile.name, profile.id, start)
+        parts.append(Target(name, MIG, view, profile, start, size, uses=tuple(uses.items())))
+    return sorted(parts, key=_rank)
 
 
 def _rank(target: Target) -> tuple[int, ...]:
-    """Return what a request is given first: what is small, plain, and there; and what leaves others room.
+    """Return the order for requests: first small, plain and existing devices, and those that leave others room.
 
     The large profiles begin at the first memory slices, so small ones go to the last.
     """
@@ -95,9 +99,3 @@ def _standing(view: GpuView, made: Made) -> Iterator[Target]:
         name = mig_name(view.gpu.minor, mig.profile, instance.profile_id, instance.start)
         profile, place = profiles[instance.profile_id], (instance.start, instance.size)
         yield Target(name, MIG, view, profile, *place, mig=mig)
-
-
-def _placements(view: GpuView, made: Made) -> Iterator[Target]:
-    for profile, start, size, uses in grid(view, made).placements():
-        name = mig_name(view.gpu.minor, profile.name, profile.id, start)
-        yield Target(name, MIG, view, profile, start, size, uses=tuple(uses.items()))

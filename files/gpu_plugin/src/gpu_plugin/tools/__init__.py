@@ -1,4 +1,4 @@
 # Copyright (c) 2026, the gpu.node authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""What every process here needs: logs, files that are replaced whole, states, back-off, chores."""
+"""The tools of all processes: logs, files that are replaced whole, states, back-off, chores."""

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, the gpu.node authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""What others write: files without waiting and up to a size, answers of programs up to a time too."""
+"""Reads files that others write without waiting and up to a size, and answers of programs up to a time too."""
 
 from __future__ import annotations
 
@@ -24,13 +24,17 @@ CHUNK: Final = 4096
 
 
 class TooLong(OSError):
-    """There is more in a file than anybody would write there."""
+    """A file is longer than it may be."""
 
 
 def read(path: Path, longest: int = LONGEST) -> bytes:
-    """Return a file's bytes. OSError: it can't be read; TooLong: there are more than ``longest``.
+    """Return a file's bytes.
 
     A pipe that nobody writes to is empty, and a device without an end too long.
+
+    Raises:
+        OSError: if it can't be read.
+        TooLong: if it has more than ``longest`` bytes.
     """
     with open(path, "rb", opener=lambda name, how: os.open(name, how | os.O_NONBLOCK)) as stream:
         data: bytes = stream.read(longest + 1) or b""
@@ -40,7 +44,12 @@ def read(path: Path, longest: int = LONGEST) -> bytes:
 
 
 def read_text(path: Path, longest: int = LONGEST) -> str:
-    """Return a file's text. OSError as for read(); UnicodeDecodeError: it is not UTF-8."""
+    """Return a file's text.
+
+    Raises:
+        OSError: as for read().
+        UnicodeDecodeError: if it is not UTF-8.
+    """
     return read(path, longest).decode("utf-8")
 
 
@@ -80,10 +89,12 @@ def _peek(path: Path, end: str) -> tuple[str, bool]:
 
 
 def run(argv: Sequence[str], text: str, env: Mapping[str, str], seconds: float) -> Completed:
-    """Run a program with a text of at most a page on its standard input, and no other variables.
+    """Run a program with a text of at most a page on its standard input, and these variables alone.
 
-    One that does not end within so many seconds, or says more than LONGEST_ANSWER, is killed: 124.
-    OSError: it can't be started.
+    If it does not end within so many seconds, or prints more than LONGEST_ANSWER, it is killed, with the status 124.
+
+    Raises:
+        OSError: if it can't be started.
     """
     pipe = subprocess.PIPE
     deadline = time.monotonic() + seconds

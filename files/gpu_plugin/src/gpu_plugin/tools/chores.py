@@ -1,7 +1,7 @@
 # Copyright (c) 2026, the gpu.node authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""What is done beside serving: it fails alone, hangs in a thread of its own, and is tried again in a while."""
+"""Work beside serving: it fails alone, hangs in a thread of its own, and is tried again in a while."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class Chore(Generic[P, T]):
         self._work = work
 
     def run(self, *args: P.args, **kwargs: P.kwargs) -> T | None:
-        """Do the work. Returns its result, None where it failed."""
+        """Do the work. Return its result, None if it failed."""
         error, result = None, None
         try:
             result = self._work(*args, **kwargs)
@@ -55,7 +55,7 @@ class Chore(Generic[P, T]):
 
 
 class Tries:
-    """Each is a try in a with statement, and fails alone: the first failure is raised at the end, by check()."""
+    """Tries in with statements, each of which fails alone: check() raises the first failure at the end."""
 
     def __init__(self) -> None:
         self._failed: list[NodeError | OSError] = []
@@ -70,7 +70,7 @@ class Tries:
         return True
 
     def check(self) -> None:
-        """Raise the first failure, if there was any. NodeError, OSError."""
+        """Raise the first failure, if there was any."""
         if self._failed:
             raise self._failed[0]
 
@@ -89,7 +89,7 @@ class Worker:
         self._thread = threading.Thread(target=self._run, name=name, daemon=True)
 
     def start(self, work: Callable[[], object]) -> bool:
-        """Begin with this, unless what was begun before still goes on. Returns whether it did."""
+        """Begin with this, unless the work before still goes on. Return whether it began."""
         if self.busy:
             return False
         self.busy = True
@@ -127,7 +127,7 @@ class Backoff:
 
 
 class Wakeup:
-    """Unlike threading.Event it may be set by a signal handler."""
+    """An event that, unlike threading.Event, may be set by a signal handler."""
 
     def __init__(self) -> None:
         self._reader, self._writer = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
@@ -138,6 +138,6 @@ class Wakeup:
             os.write(self._writer, b"!")
 
     def wait(self, seconds: float) -> None:
-        """Wait until somebody ends it, at most for so long."""
+        """Wait until set() is called, at most for so long."""
         if select.select([self._reader], [], [], seconds)[0]:
             os.read(self._reader, 4096)

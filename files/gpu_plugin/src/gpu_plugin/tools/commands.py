@@ -1,7 +1,7 @@
 # Copyright (c) 2026, the gpu.node authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""Command lines of several commands, each of which loads what it needs when it is given."""
+"""Command lines of several commands, each of which loads what it needs on its use."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ from . import logs
 
 Fill = Callable[[argparse.ArgumentParser], None]
 Run = Callable[[argparse.Namespace], int]
-# A command's name, its help, what gives it its options, and what runs it; None: what gives the options says so.
-Given = tuple[str, str, Fill, Run | None]
-# An option, its variable in the environment, what its value is called, its default, and its help.
+# A command's name, its help, the function that adds its options, and the one that runs it, None if the former sets it.
+Specification = tuple[str, str, Fill, Run | None]
+# An option, its variable in the environment, the name of its value, its default, and its help.
 Text = tuple[str, str, str, str, str]
 
 
 class Command(argparse.ArgumentParser):
-    """A command that gets its options when it is given, since those of others need much loaded."""
+    """A command that gets its options on its use, since those of all commands would take long to load."""
 
     fill: Fill | None = None
 
@@ -37,8 +37,10 @@ class Command(argparse.ArgumentParser):
         return super().parse_known_args(*args, **kwargs)
 
 
-def parser(version: str, description: str, *specifications: Given) -> argparse.ArgumentParser:
-    """Return the parser of a program, whose name is what its version begins with."""
+def parser(
+    version: str, description: str, *specifications: Specification
+) -> argparse.ArgumentParser:
+    """Return the parser of a program, whose name is the first word of its version."""
     top = argparse.ArgumentParser(prog=version.split()[0], description=description)
     top.add_argument("--version", action="version", version=version)
     commands = top.add_subparsers(required=True, metavar="COMMAND", parser_class=Command)
@@ -49,7 +51,7 @@ def parser(version: str, description: str, *specifications: Given) -> argparse.A
     return top
 
 
-def package_command(package: str, text: str) -> Given:
+def package_command(package: str, text: str) -> Specification:
     """Return a command named after a package, whose module ``command`` has its options and runs it."""
 
     def fill(parser: argparse.ArgumentParser) -> None:
@@ -59,7 +61,7 @@ def package_command(package: str, text: str) -> Given:
 
 
 def run(parser: argparse.ArgumentParser, arguments: Sequence[str] | None) -> int:
-    """Run the command that is given. Returns the exit status."""
+    """Run the command of the arguments. Return the exit status."""
     logs.begin()
     try:
         options = parser.parse_args(arguments)
@@ -71,7 +73,7 @@ def run(parser: argparse.ArgumentParser, arguments: Sequence[str] | None) -> int
     except BrokenPipeError:
         if not _is_output_closed():
             raise
-        # Python writes the rest when it exits, see https://docs.python.org/3/library/signal.html#note-on-sigpipe.
+        # Python flushes when it exits, see https://docs.python.org/3/library/signal.html#note-on-sigpipe.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 1
     return status
@@ -119,5 +121,5 @@ def mps_managers(command: argparse.ArgumentParser) -> None:
 
 
 def restart() -> NoReturn:
-    """Go on as a new process of the device plugin with the same command line."""
+    """Replace this process by a new one of the device plugin with the same command line."""
     os.execv(sys.executable, [sys.executable, "-m", "gpu_plugin", *sys.argv[1:]])

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, the gpu.node authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""Files that everybody may read, replaced in one step, and the state that a process keeps in one."""
+"""Files that everybody may read, replaced in one step, and the state of a process in such a file."""
 
 from __future__ import annotations
 
@@ -10,21 +10,22 @@ import json
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 from .._shared._base.errors import NodeError
 from .._shared._base.text import json_data
 from .._shared._base.text.shown import cut, shown
 from .._shared._machine import writers
-from . import bounded
+from . import bounded, logs
 
 VERSION: Final = 1
+T = TypeVar("T")
 Stamp = tuple[int, int, int, int]
 
 
 @contextlib.contextmanager
 def failing(problem: str, kind: type[NodeError] = NodeError, hint: str = "") -> Iterator[None]:
-    """Say what can't be done, and what to do, where the system does not let us. NodeError, or of a ``kind``."""
+    """Raise an OSError of a with statement as a NodeError, or an error of a ``kind``, with a problem and a hint."""
     try:
         yield
     except OSError as error:
@@ -32,7 +33,7 @@ def failing(problem: str, kind: type[NodeError] = NodeError, hint: str = "") -> 
 
 
 def stamp(path: str | Path) -> Stamp | None:
-    """Return what differs after each change of a file, also if it has its old time again; None if it can't be seen."""
+    """Return what differs after each change of a file, also if its time is set back; None if it can't be seen."""
     try:
         status = Path(path).stat()
     except OSError:
@@ -45,10 +46,21 @@ def stamp_of(status: os.stat_result) -> Stamp:
     return status.st_dev, status.st_ino, status.st_ctime_ns, status.st_size
 
 
-def replace(path: Path, text: str, mode: int = 0o644, *, durable: bool = False) -> None:
-    """Write a file, and the folder that it is in, 0755. OSError leaves the old file.
+def inode(path: Path) -> int | None:
+    """Return a file's inode, which differs once it was made again; None if it can't be seen."""
+    try:
+        return path.stat().st_ino
+    except OSError:
+        return None
 
-    No link in the way is followed. ``durable``: after a loss of power there is one of the two files.
+
+def replace(path: Path, text: str, mode: int = 0o644, *, durable: bool = False) -> None:
+    """Write a file in one step, and make its folder with the mode 0755. After an error the old file is there.
+
+    No link is followed. ``durable``: after a loss of power there is one of the two files.
+
+    Raises:
+        OSError: if it can't be written.
     """
     if not path.parent.exists():
         path.parent.mkdir(parents=True)
@@ -60,7 +72,7 @@ def replace(path: Path, text: str, mode: int = 0o644, *, durable: bool = False) 
 
 
 def keep(path: Path, text: str) -> None:
-    """Replace a file if there is anything else in it. OSError leaves the old file."""
+    """Replace a file if its content differs, as replace() does."""
     try:
         is_unchanged = path.read_text(encoding="utf-8", errors="replace") == text
     except OSError:
@@ -70,14 +82,14 @@ def keep(path: Path, text: str) -> None:
 
 
 class StateUnusable(NodeError):
-    """There is a file, and what it has is no state that can be used."""
+    """The content of a state file can't be used."""
 
 
 class StateFile:
-    """Writes the state of a process, this one by default, when it changed.
+    """Writes the state of a process, this one by default, when it has changed.
 
-    ``durable``: what is written survives a loss of power, which nothing below /run has to. ``compact`` is for
-    what may be much: Python indents slowly.
+    ``durable``: the file survives a loss of power, which nothing below /run has to. ``compact`` is for
+    large states: Python indents slowly.
     """
 
     def __init__(
@@ -96,9 +108,12 @@ class StateFile:
         self._last: Mapping[str, Any] | None = None
 
     def write(self, state: Mapping[str, Any]) -> bool:
-        """Write a state, which must not change any more, if it is another one or the file is gone. Returns whether so.
+        """Write a state, which must not change any more, if it differs or the file is gone. Return whether it did.
 
-        A ``version`` in it takes the place of that of the file's format. OSError: it was not written.
+        A ``version`` in it takes the place of that of the file's format.
+
+        Raises:
+            OSError: if it was not written.
         """
         if state == self._last and os.path.exists(self.path):
             return False
@@ -108,7 +123,7 @@ class StateFile:
         return True
 
     def still_true(self) -> None:
-        """Let the file's time tell that the process goes on, also while nothing changes."""
+        """Set the file's time, which shows that the process goes on, also while nothing changes."""
         with contextlib.suppress(OSError):
             os.utime(self.path)
 
@@ -119,9 +134,10 @@ class StateFile:
 
 
 def read(path: Path, versions: tuple[int, ...] = ()) -> dict[str, Any] | None:
-    """Return the state in a file, None where there is no file.
+    """Return the state in a file, None if there is no file.
 
-    StateUnusable: it can't be read, is no state, or its version is none of ``versions``, if given.
+    Raises:
+        StateUnusable: if it can't be read, isn't a state, or its version is none of ``versions``, if there are any.
     """
     try:
         data = json_data.loads(bounded.read_text(path))
@@ -139,22 +155,35 @@ def read(path: Path, versions: tuple[int, ...] = ()) -> dict[str, Any] | None:
     return data
 
 
+def recall(path: Path, trouble: str, parse: Callable[[dict[str, Any]], T], default: T) -> T:
+    """Return what ``parse`` makes of the state that an earlier process wrote.
+
+    The ``default`` is for no file, and for one that can't be used, which is logged as ``trouble``.
+    """
+    try:
+        data = read(path, (VERSION,))
+        return default if data is None else parse(data)
+    except (NodeError, AttributeError, LookupError, TypeError, ValueError) as error:
+        logs.warning(trouble, cause=error)
+        return default
+
+
 def alive(state: Mapping[str, Any], look: Callable[[object], str] | None = None) -> bool:
     """Return whether the process that wrote a state runs, and not another one that got its number.
 
-    ``look`` is started(), or one that keeps its answers.
+    ``look`` is started(), or a version of it that caches answers.
     """
     start_time = (look or started)(state.get("pid"))
     return bool(start_time) and start_time == state.get("began")
 
 
 def started(pid: object) -> str:
-    """Return what tells a process from another one that gets its number later; empty: none runs."""
+    """Return a process's start time, which distinguishes it from a later one of its number; empty if none runs."""
     fields = stat_fields(pid) if isinstance(pid, int) and pid > 0 else ()
     return fields[19] if fields else ""
 
 
 def stat_fields(pid: int) -> Sequence[str]:
-    """Return what proc_pid_stat(5) has of a process after its name; nothing where none runs."""
+    """Return the fields of proc_pid_stat(5) after the name of a process, none if none runs."""
     fields = bounded.peek(Path(f"/proc/{pid:d}/stat")).rpartition(")")[2].split()
     return fields if fields and fields[0] != "Z" else ()

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, the gpu.node authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""Processes that are followed without a thread for each: their ends, by pidfd, and what they tell."""
+"""Processes that are followed without a thread for each: their ends, by pidfd, and their output."""
 
 from __future__ import annotations
 
@@ -22,19 +22,19 @@ Child = subprocess.Popen[bytes]
 
 
 class Events:
-    """Calls back where a descriptor can be read, in the thread that waits. Any thread may add and drop."""
+    """Calls back when a descriptor can be read, in the thread that waits. Any thread may add and drop."""
 
     def __init__(self) -> None:
         self._epoll = select.epoll()
         self._calls: dict[int, Callable[[], object]] = {}
 
     def add(self, descriptor: int, call: Callable[[], object]) -> None:
-        """Call when there is something to read, which may turn out to be nothing."""
+        """Call when there may be something to read."""
         self._calls[descriptor] = call
         self._epoll.register(descriptor, select.EPOLLIN)
 
     def drop(self, descriptor: int) -> None:
-        """Close a descriptor, and call no more."""
+        """Close a descriptor, and stop calling back."""
         if self._calls.pop(descriptor, None):
             self._epoll.unregister(descriptor)
             os.close(descriptor)
@@ -47,7 +47,7 @@ class Events:
 
 
 class Lines:
-    """Calls back with each line that can be read from a descriptor; the rest of a longer one is another."""
+    """Calls back with each line that can be read from a descriptor; a long one is several."""
 
     def __init__(self, descriptor: int, events: Events, call: Callable[[bytes], None]) -> None:
         os.set_blocking(descriptor, False)
@@ -56,7 +56,7 @@ class Lines:
         events.add(descriptor, self.read)
 
     def read(self) -> bool:
-        """Take a piece of what is there, so that no other waits for one who tells much. Returns if there was one."""
+        """Read a piece, so that a process with much output delays no other. Return whether there was one."""
         if self._descriptor < 0:
             return False
         try:
@@ -78,7 +78,7 @@ class Lines:
         self._events.drop(descriptor)
 
     def finish(self) -> None:
-        """Take the rest, of which there is no end while somebody goes on, and read no more."""
+        """Read what is left, up to a limit, and no more."""
         for _piece in range(PIECES):
             if not self.read():
                 break
@@ -116,7 +116,7 @@ class Followed:
 
     @property
     def noticed(self) -> bool:
-        """Return whether its end is noticed without that anybody looks."""
+        """Return whether its end is noticed without a call of look()."""
         return self._descriptor >= 0
 
     def look(self) -> None:
@@ -139,11 +139,11 @@ class Followed:
             self._ended.wait()
 
     def wait(self, seconds: float) -> bool:
-        """Wait for its end, at most for so long. Returns whether it ended."""
+        """Wait for its end, at most for so long. Return whether it ended."""
         return self._ended.wait(seconds)
 
     def _kill_group(self) -> None:
-        # A number is not given away while its group has a process: another leader means that ours is gone.
+        # A number is not reused while its group has a process: another leader means that ours is gone.
         if started(self.pid) in ("", self.began):
             with contextlib.suppress(ProcessLookupError, PermissionError):
                 os.killpg(self.pid, signal.SIGKILL)

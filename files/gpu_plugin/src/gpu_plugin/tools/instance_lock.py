@@ -23,11 +23,13 @@ LOOK: Final = 0.2
 
 @contextlib.contextmanager
 def hold(folder: Path, environment: Mapping[str, str], seconds: float = PATIENCE) -> Iterator[None]:
-    """Hold the lock of a node's folder. NodeError: another device plugin holds it for so many seconds.
+    """Hold the lock of a node's folder.
 
-    The environment tells a pod, as each kubelet tells its pods where the API server is, and systemd's service.
+    The environment shows a pod, as each kubelet sets the API server's address in it, and systemd's service.
+    If there can be no such file, as on a full disk, there is no lock: to serve counts for more.
 
-    Where there can be no such file, as on a full disk, there is no lock: to serve counts for more.
+    Raises:
+        NodeError: if another device plugin holds it for so many seconds.
     """
     path, pod = folder / instance_lock.FILE, "KUBERNETES_SERVICE_HOST" in environment
     service = "INVOCATION_ID" in environment

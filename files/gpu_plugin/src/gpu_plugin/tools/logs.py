@@ -1,7 +1,7 @@
 # Copyright (c) 2026, the gpu.node authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""What is told: one line an event on standard error, for people and as key=value, and notes to systemd."""
+"""The log: one line an event on standard error, for people and as key=value, and notifications of systemd."""
 
 from __future__ import annotations
 
@@ -22,10 +22,9 @@ CHATTER: Final = ("WATCHDOG=", "STATUS=")
 
 
 def begin() -> None:
-    """Have lines leave the process at once: what is kept for a reader that is gone fails the process at its end."""
-    with contextlib.suppress(
-        io.UnsupportedOperation
-    ):  # it is no file, but what a caller has put there
+    """Write lines at once: what is buffered for a reader that is gone fails the process at its end."""
+    # It may be no file, but an object of the caller's.
+    with contextlib.suppress(io.UnsupportedOperation):
         raw = io.FileIO(sys.stderr.fileno(), "w", closefd=False)
         sys.stderr = io.TextIOWrapper(raw, errors="backslashreplace", write_through=True)
 
@@ -65,9 +64,9 @@ def _quoted(value: object) -> str:
 
 
 def watchdog(most: float) -> float:
-    """Return after how many seconds the service manager is told again that all is well, ``most`` where it waits long.
+    """Return after how many seconds the watchdog has to be fed, at most ``most``.
 
-    It says in WATCHDOG_USEC how long it waits (sd_watchdog_enabled(3)).
+    The service manager sets in WATCHDOG_USEC how long it waits (sd_watchdog_enabled(3)).
     """
     waits = os.environ.get("WATCHDOG_USEC", "")
     return min(most, int(waits) / 1e6 / FEEDS) if waits.isdecimal() else most
@@ -76,7 +75,7 @@ def watchdog(most: float) -> float:
 def notify(*lines: str) -> None:
     """Send lines such as READY=1 to the service manager, if there is one that listens.
 
-    One that is busy may miss what is said again anyway, and is waited for with all else.
+    One that is busy may miss lines that are repeated anyway, and is waited for with all others.
     """
     address = os.environ.get("NOTIFY_SOCKET", "")
     if not address:

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, the gpu.node authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""The loop of a process that systemd keeps: signals, rounds, its state for others, and what systemd is told."""
+"""The loop of a service of systemd: signals, rounds, its state for others, and notifications of systemd."""
 
 from __future__ import annotations
 
@@ -45,24 +45,24 @@ class Process(ABC):
         self.signals: set[int] = set()  # those that came
         self._fed_at, self._text = 0.0, ""
         self._last: tuple[Mapping[str, Any], float] = ({}, 0.0)
-        self._lines: tuple[str, ...] = ()  # that are told at the end of the round
+        self._lines: tuple[str, ...] = ()  # for systemd at the end of the round
         self._wakeup = Wakeup()
         self.wake = self._wakeup.set
 
     @abstractmethod
     def begin(self) -> int:
-        """Do what comes before the service is ready. Returns the exit status where it can't be, or 0."""
+        """Do what comes before the service is ready. Return 0, or the exit status if it can't be."""
 
     @abstractmethod
     def round(self) -> None:
-        """Do what is to be done, and report() how it is."""
+        """Do what is due, and report() the state."""
 
     @abstractmethod
     def close(self) -> None:
-        """Leave all in order, however it ends."""
+        """Clean up, however the process ends."""
 
     def run(self) -> int:
-        """Run until it is to end. Returns the exit status. What begin() or a round raises ends it too."""
+        """Run until it is to end. Return the exit status. An error of begin() or a round ends it too."""
         for number in self.SIGNALS:
             signal.signal(number, self._take)
         try:
@@ -80,7 +80,7 @@ class Process(ABC):
         return 0
 
     def pause(self) -> bool:
-        """Wait until the next round is due. Returns whether it goes on."""
+        """Wait until the next round is due. Return whether the process goes on."""
         self._wakeup.wait(self._tick)
         return not self.stopping
 
@@ -91,7 +91,7 @@ class Process(ABC):
         return result
 
     def reloading(self) -> bool:
-        """Return whether a reload was asked for, of which systemd is told until the round is over."""
+        """Return whether a reload was asked for, which systemd is notified of until the round is over."""
         if not self.asked():
             return False
         notify("RELOADING=1", f"MONOTONIC_USEC={int(time.monotonic() * 1e6)}")
@@ -99,7 +99,7 @@ class Process(ABC):
         return True
 
     def report(self, state: Mapping[str, Any], text: str) -> None:
-        """Write the state, which must not change any more; tell systemd in words, and that the loop goes round."""
+        """Write the state, which must not change any more; notify systemd of the text, and feed its watchdog."""
         self._last = state, time.monotonic()
         self.written.run()
         lines, self._lines = self._lines, ()

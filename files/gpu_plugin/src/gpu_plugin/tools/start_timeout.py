@@ -1,7 +1,7 @@
 # Copyright (c) 2026, the gpu.node authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""How long the start of a machine waits for a service that hangs."""
+"""Limits how long the start of a machine waits for a service that hangs."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ READY: Final = "READY=1"
 
 
 class StartTimeout:
-    """Tells the service manager that the service has started where nothing happens for some seconds.
+    """Notifies the service manager that the service has started if nothing happens for some seconds.
 
-    What starts after the service goes on then, and so does the service: a driver that does not answer may
-    only be slow. Another thread tells it, since a call into a driver may never return.
+    Later services go on then, and so does this one: a driver that does not answer may
+    only be slow. Another thread notifies it, since a call into a driver may never return.
     """
 
     def __init__(self, seconds: float) -> None:

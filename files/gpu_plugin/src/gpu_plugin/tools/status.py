@@ -18,19 +18,19 @@ from .files import StateUnusable, alive, read
 DEFAULT_FILE: Final = "/run/gpu-node/status.json"
 STATE_DIRECTORY: Final = "/var/lib/gpu-device-plugin"
 ENDED: Final = "gpu-plugin is not running"
-STALE: Final = 15.0  # seconds: three of the times at which the process says so
+STALE: Final = 15.0  # seconds: three times the interval at which the process sets the file's time
 DRA_FOLDER: Final = "dra"  # beside it: what the DRA driver's process knows of faults
 LABELS_FILE: Final = "/run/gpu-node/labels.json"  # of the process that labels the node
 
 
 def load(path: Path) -> dict[str, Any] | None:
-    """Return the state of the running process that wrote it; None when none runs."""
+    """Return the state of the running process that wrote it, None if none runs."""
     state = _read(path)
     return state if state and alive(state) else None
 
 
 def silence(path: Path) -> str:
-    """Return why nothing is known of a running device plugin: none runs, or it has not written its state."""
+    """Return why there is no state of a running device plugin: none runs, or it has not written its state."""
     lock = path.parent / instance_lock.FILE
     if pid := Host().lock_holder(str(lock)):
         return f"gpu-plugin runs (process {pid}) and can't write {path}: see journalctl -u {instance_lock.SERVICE}"
@@ -40,25 +40,27 @@ def silence(path: Path) -> str:
 
 
 def staleness(path: Path) -> str:
-    """Return that a state is old, empty where the process has said lately that it is still true."""
+    """Return that a state is old, empty if the process has set its time lately."""
     try:
         seconds = age(path)
     except OSError:
         return ""
-    return (
-        f"this is what gpu-plugin knew {seconds:.0f} seconds ago: see its log"
-        if seconds > STALE
-        else ""
-    )
+    if seconds <= STALE:
+        return ""
+    return f"this is what gpu-plugin knew {seconds:.0f} seconds ago: see its log"
 
 
 def age(path: Path) -> float:
-    """Return how long ago the process said that the state is still true, in seconds. OSError."""
+    """Return how long ago the process set the file's time, in seconds.
+
+    Raises:
+        OSError: if there is no such file.
+    """
     return max(time.time() - path.stat().st_mtime, 0.0)
 
 
 def mig_boot(path: Path) -> dict[str, Any] | None:
-    """Return how making the MIG layout went at boot; None where it was not tried."""
+    """Return the result of making the MIG layout at boot, None if that was not tried."""
     return _read(path)
 
 
@@ -122,16 +124,13 @@ def describe(state: dict[str, Any]) -> str:
 
 def quarantined(state: dict[str, Any]) -> list[str]:
     """Return what is in quarantine, a line each."""
-    quarantine = state.get("quarantine") or {
-        "gpus": {},
-        "node": None,
-    }  # earlier releases do not say it
+    # Earlier releases do not report it.
+    quarantine = state.get("quarantine") or {"gpus": {}, "node": None}
     named = {"the node": quarantine["node"]} if quarantine["node"] else {}
-    entries = {**named, **quarantine["gpus"]}.items()
     return [
-        f"in quarantine since {entry_values['since']}: {name}: {entry_values['reason']}"
-        + (f" (ticket {entry_values['ticket']})" if entry_values["ticket"] else "")
-        for name, entry_values in entries
+        f"in quarantine since {entry['since']}: {name}: {entry['reason']}"
+        + (f" (ticket {entry['ticket']})" if entry["ticket"] else "")
+        for name, entry in {**named, **quarantine["gpus"]}.items()
     ]
 
 

@@ -40,21 +40,21 @@ def test_a_driver_that_hangs_is_not_waited_for_and_asked_once() -> None:
 
     found = Queries("test", ask, 60, clock)
     for _again in range(100):
-        assert found.last("a", "unknown") == "unknown"
+        assert found.last_answer("a", "unknown") == "unknown"
     go_on.set()
     clock.wait_for_answer()
-    assert found.last("a", "unknown") == "a is old"
-    assert found.now("a") == "a is old"
+    assert found.last_answer("a", "unknown") == "a is old"
+    assert found.answer("a") == "a is old"
     assert asked == ["a"]
 
 
 def test_what_was_said_is_asked_again_after_a_while() -> None:
     said, clock = ["old"], Clock()
     found = Queries("test", lambda _uuid: said[0], 30, clock)
-    assert found.now("a") == "old"
+    assert found.answer("a") == "old"
     said[0] = ""
-    assert found.last("a", "") == "old"
+    assert found.last_answer("a", "") == "old"
     clock.now = 31.0
-    found.last("a", "")
+    found.last_answer("a", "")
     clock.wait_for_answer()
-    assert found.last("a", "unknown") == ""
+    assert found.last_answer("a", "unknown") == ""

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, the gpu.node authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""X.509: an authority, what it signs, what a certificate says, and what is kept of them."""
+"""X.509: an authority, the certificates that it signs, their facts, and the data of the Secret that has them."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ AUTHORITY_DAYS, SERVING_DAYS = 1825, 90
 SKEW: Final = timedelta(minutes=10)  # by which an API server's clock may be behind
 LONGEST_NAME: Final = 64  # of a subject
 Extension = tuple[x509.ExtensionType, bool]
-# Where the Secret has what is kept.
+# The keys of the Secret's data by field.
 FIELDS: Final = {
     "bundle": "ca.crt",
     "authority_key": "ca.key",
@@ -40,10 +40,10 @@ class Pair:
 
 
 @dataclass(frozen=True)
-class Kept:
-    """What the Secret holds, as PEM: authorities (the newest first), its key, the serving pair.
+class SecretData:
+    """The data of the Secret, as PEM: authorities (the newest first), its key, the serving pair.
 
-    ``published`` is the newest authority's fingerprint where the API server's configuration was seen
+    ``published`` is the newest authority's fingerprint if the API server's configuration was seen
     with it, ``since`` when that was.
     """
 
@@ -57,7 +57,7 @@ class Kept:
 
 @dataclass(frozen=True)
 class Facts:
-    """What a certificate says; times are seconds since 1970."""
+    """The fields of a certificate; times are seconds since 1970."""
 
     pem: str
     fingerprint: str
@@ -83,7 +83,11 @@ def authority(name: str, time: float) -> Pair:
 
 
 def serving(made_by: Pair, names: Sequence[str], time: float) -> Pair:
-    """Return a pair for a server with these names or addresses. NodeError: the authority is damaged."""
+    """Return a pair for a server with these names or addresses.
+
+    Raises:
+        NodeError: if the authority is damaged.
+    """
     try:
         signer = x509.load_pem_x509_certificates(made_by.certificate.encode())[0]
         signer_key = serialization.load_pem_private_key(made_by.key.encode(), None)
@@ -104,7 +108,7 @@ def serving(made_by: Pair, names: Sequence[str], time: float) -> Pair:
 
 
 def facts(pem: str) -> tuple[Facts, ...]:
-    """Return what the certificates of a PEM text say; nothing where it can't be read."""
+    """Return the facts of the certificates in a PEM text, none if it can't be read."""
     try:
         certificates = x509.load_pem_x509_certificates(pem.encode()) if pem.strip() else []
         return tuple(map(_facts, certificates))

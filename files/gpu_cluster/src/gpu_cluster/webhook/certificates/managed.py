@@ -1,13 +1,13 @@
 # Copyright (c) 2026, the gpu.node authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""Certificates of our own: kept in a Secret that all replicas share, told to the API servers.
+"""Certificates of our own: stored in a Secret that all replicas share, and trusted by the API servers.
 
-Each replica does the same; who writes the Secret or the configuration second is refused by its
+Each replica does the same; one that writes the Secret or the configuration second is refused by its
 version, and looks again.
 
-At each moment API servers know who signed what is served. A new authority is known to them, beside the old
-one, for a while before it signs; an old one is forgotten only when nothing that it signed is served any more.
+At each moment API servers trust the authority of the served certificate. A new authority is known to them, beside
+the old one, for a while before it signs; an old one is forgotten only when nothing that it signed is served any more.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ from typing import Final
 from gpu_plugin._shared._cluster.machine.api import understood
 from gpu_plugin.tools import logs
 
-from ..told import Json, Told, again, decoded, encoded
+from ..shared import Json, SharedObjects, again, decoded, encoded
 from . import issue
-from .issue import FIELDS, Facts, Kept, Pair
+from .issue import FIELDS, Facts, Pair, SecretData
 
 RENEW: Final = 1 / 3  # of its time, from which on a certificate is made anew
 KNOWN: Final = 300.0  # seconds for which API servers have known an authority before it signs
@@ -31,13 +31,17 @@ PUBLISHED: Final = "gpu.node/ca-published"  # the authority's fingerprint, and s
 
 
 class Managed:
-    """Looks after the certificates of a Secret, for these names, whenever it is asked to."""
+    """Looks after the certificates of a Secret for these names."""
 
-    def __init__(self, api: Told, secret: str, names: Sequence[str]) -> None:
+    def __init__(self, api: SharedObjects, secret: str, names: Sequence[str]) -> None:
         self._api, self._secret, self._names = api, secret, names
 
     def look(self, time: float) -> Pair:
-        """Return what is to be served, with all that is due renewed. NodeError: it is tried again."""
+        """Return the pair to serve, with all that is due renewed.
+
+        Raises:
+            NodeError: if the Secret or the configuration can't be used; it is tried again.
+        """
         return again(lambda: self._look(time))
 
     def _look(self, time: float) -> Pair:
@@ -55,15 +59,15 @@ class Managed:
             self._api.write(secret, data, noted)
             logs.info("the webhook's certificates were renewed", secret=self._secret)
         bundle = encoded(pairs.bundle)
-        self._api.tell(configuration, lambda client: {**client, "caBundle": bundle})
+        self._api.configure(configuration, lambda client: {**client, "caBundle": bundle})
         return Pair(pairs.chain, pairs.key)
 
 
-def _read_secret(secret: Json) -> Kept:
-    """Return what a Secret holds; what can't be read counts as missing."""
+def _read_secret(secret: Json) -> SecretData:
+    """Return the data of a Secret; what can't be read counts as missing."""
     data = secret.get("data") or {}
     bundle, authority_key, chain, key = (decoded(data.get(name)) for name in FIELDS.values())
-    pairs = Kept(bundle, authority_key, chain, key)
+    pairs = SecretData(bundle, authority_key, chain, key)
     annotations = (secret.get("metadata") or {}).get("annotations") or {}
     published, _space, since = str(annotations.get(PUBLISHED, "")).partition(" ")
     try:
@@ -72,41 +76,36 @@ def _read_secret(secret: Json) -> Kept:
         return pairs
 
 
-def renewed(pairs: Kept, names: Sequence[str], configured: Sequence[str], time: float) -> Kept:
-    """Return what is to be kept. ``configured`` are the bundles that API servers have, as PEM."""
-    pairs = _with_authority(pairs, time)
+def renewed(
+    pairs: SecretData, names: Sequence[str], configured: Sequence[str], time: float
+) -> SecretData:
+    """Return the data of the Secret with all that is due renewed.
+
+    ``configured`` are the bundles that API servers have, as PEM.
+    """
+    known = issue.facts(pairs.bundle)
+    usable = known and issue.belongs(pairs.authority_key, known[0])
+    if not usable or known[0].left(time) <= RENEW:
+        made = issue.authority(AUTHORITY_NAME, time)
+        old = "".join(authority.pem for authority in known if authority.until > time)
+        pairs = replace(pairs, bundle=made.certificate + old, authority_key=made.key)
     newest = issue.facts(pairs.bundle)[0]
-    pairs = _noted(pairs, newest, configured, time)
+    # Since when the API servers know the newest authority.
+    if not configured or not all(newest.pem.strip() in bundle for bundle in configured):
+        pairs = replace(pairs, published="", since=0.0)
+    elif pairs.published != newest.fingerprint:
+        pairs = replace(pairs, published=newest.fingerprint, since=time)
     pairs = _with_pair(pairs, newest, names, time)
     return _without_old(pairs, newest, time)
 
 
-def served(pairs: Kept) -> Facts | None:
-    """Return what the serving certificate says, None where there is none that can be served."""
+def served(pairs: SecretData) -> Facts | None:
+    """Return the facts of the serving certificate, None if there is none that can be served."""
     certificates = issue.facts(pairs.chain)
     return certificates[0] if certificates and issue.belongs(pairs.key, certificates[0]) else None
 
 
-def _with_authority(pairs: Kept, time: float) -> Kept:
-    known = issue.facts(pairs.bundle)
-    if known and known[0].left(time) > RENEW and issue.belongs(pairs.authority_key, known[0]):
-        return pairs
-    made = issue.authority(AUTHORITY_NAME, time)
-    old = "".join(authority.pem for authority in known if authority.until > time)
-    return replace(pairs, bundle=made.certificate + old, authority_key=made.key)
-
-
-def _noted(pairs: Kept, newest: Facts, configured: Sequence[str], time: float) -> Kept:
-    """Note since when the API servers know the newest authority."""
-    known = bool(configured) and all(newest.pem.strip() in bundle for bundle in configured)
-    if not known:
-        return replace(pairs, published="", since=0.0)
-    if pairs.published == newest.fingerprint:
-        return pairs
-    return replace(pairs, published=newest.fingerprint, since=time)
-
-
-def _with_pair(pairs: Kept, newest: Facts, names: Sequence[str], time: float) -> Kept:
+def _with_pair(pairs: SecretData, newest: Facts, names: Sequence[str], time: float) -> SecretData:
     current = served(pairs)
     known = [fact.own_id for fact in issue.facts(pairs.bundle) if fact.until > time]
     trusted = current is not None and current.until > time and current.issuer_id in known
@@ -120,8 +119,8 @@ def _with_pair(pairs: Kept, newest: Facts, names: Sequence[str], time: float) ->
     return replace(pairs, chain=made.certificate, key=made.key)
 
 
-def _without_old(pairs: Kept, newest: Facts, time: float) -> Kept:
-    """Forget authorities that are over, and those whose certificate nobody serves any more."""
+def _without_old(pairs: SecretData, newest: Facts, time: float) -> SecretData:
+    """Forget authorities that have expired, and those whose certificate no replica serves any more."""
     current = served(pairs)
     settled = (
         current is not None

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, the gpu.node authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""The TLS context of the server, whose certificate is replaced while it serves, and one that somebody else renews."""
+"""The TLS context of the server, whose certificate is replaced while it serves, and certificates in files."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ HINT: Final = "let cert-manager issue it, and mount its Secret; it is looked for
 
 
 class Serving:
-    """``context`` serves what was loaded last, and is another one then.
+    """The ``context`` with the pair that was loaded last, a new one for each.
 
     OpenSSL takes the key out of a context for as long as a certificate and its key are exchanged, and a
     handshake that begins in that moment fails.
@@ -35,7 +35,11 @@ class Serving:
         self._loaded: Pair | None = None
 
     def load(self, pair: Pair) -> bool:
-        """Serve a pair from the next connection on. Returns whether it is another one. NodeError: it is none."""
+        """Serve a pair from the next connection on. Return whether it has changed.
+
+        Raises:
+            NodeError: if it can't be served.
+        """
         if pair == self._loaded:
             return False
         certificates = issue.facts(pair.certificate)
@@ -72,17 +76,20 @@ def _context() -> ssl.SSLContext:
 
 
 class Files:
-    """The pair of two files that somebody else keeps, such as cert-manager in a Secret that is mounted."""
+    """The pair of two files that others renew, such as cert-manager in a Secret that is mounted."""
 
     def __init__(self, certificate: Path, key: Path) -> None:
         self._certificate, self._key = certificate, key
 
-    def look(self, _now: float) -> Pair:
-        """Return what is to be served. NodeError: it can't be read."""
+    def look(self, _time: float) -> Pair:
+        """Return the pair to serve.
+
+        Raises:
+            NodeError: if it can't be read.
+        """
         try:
-            return Pair(
-                *(bounded.read_text(path, LONGEST) for path in (self._certificate, self._key))
-            )
+            certificate = bounded.read_text(self._certificate, LONGEST)
+            return Pair(certificate, bounded.read_text(self._key, LONGEST))
         except (OSError, UnicodeDecodeError) as error:
             raise NodeError(
                 "the serving certificate can't be read", cause=str(error), hint=HINT

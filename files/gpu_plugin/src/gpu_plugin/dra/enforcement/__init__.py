@@ -1,4 +1,4 @@
 # Copyright (c) 2026, the gpu.node authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""What shares of GPUs may use, and who sees to it: MPS, cgroups, HAMi-core, or nobody."""
+"""The limits of shares of GPUs, and their enforcement: by MPS, cgroups, HAMi-core, or none."""

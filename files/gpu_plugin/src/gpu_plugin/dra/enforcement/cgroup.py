@@ -8,7 +8,6 @@ from __future__ import annotations
 import os
 import threading
 import time
-from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Final
@@ -19,7 +18,7 @@ from ..._shared._base.gpu import FUNCTION_NOT_FOUND, NvmlError
 from ..._shared._base.kubelet.pods import UID
 from ..._shared._machine.nvml import limits
 from ..._shared._machine.nvml.limits import NO_LIMITS, Limits
-from ..._shared._machine.nvml.real import Nvml, open_nvml
+from ..._shared._machine.nvml.real import open_nvml
 from ...tools import logs
 from ...tools.chores import Tries, Worker
 from ...tools.files import failing
@@ -41,10 +40,13 @@ Place = tuple[str, str]  # a pod's UID, and the UUID of a GPU
 
 
 class Cgroup(Enforcement):
-    """``cgroups`` is where the hierarchy is mounted, ``users`` tells which pods have a claim.
+    """Limits on pods. The first pod of a claim has its memory, so that a claim never takes more than its amount.
 
-    The first of them has its memory, so that a claim is never more than it says. The kubelet's calls and tick()
-    come in threads of their own.
+    The kubelet's calls and tick() come in threads of their own.
+
+    Args:
+        cgroups: Where the hierarchy is mounted.
+        users: Which pods have a claim.
     """
 
     name = CGROUP
@@ -60,13 +62,13 @@ class Cgroup(Enforcement):
         self._worker, self._looked = Worker("limits-tick"), float("-inf")
 
     def problem(self, gpu_uuid: str) -> str:
-        """Return why the driver or the kernel can't limit pods on a GPU, as they said last."""
-        return self._kernel_problem() or self._driver.last(gpu_uuid, UNKNOWN)
+        """Return why the driver or the kernel can't limit pods on a GPU, by their last answers."""
+        return self._kernel_problem() or self._driver.last_answer(gpu_uuid, UNKNOWN)
 
     def _kernel_problem(self) -> str:
-        if not unified(self._cgroups):
+        if not (self._cgroups / "cgroup.controllers").exists():
             return f"{self._cgroups} has cgroups of version 1, and the driver limits those of version 2"
-        if read_only(self._cgroups):
+        if os.statvfs(self._cgroups).f_flag & os.ST_RDONLY:
             return (
                 f"{self._cgroups} is read-only for this process,"
                 " as ProtectControlGroups in its unit makes it"
@@ -77,14 +79,20 @@ class Cgroup(Enforcement):
         """Return why the driver can't limit cgroups, asked for at run time."""
         try:
             with open_nvml() as nvml:
-                return _version_problem(nvml) or _call_problem(uuid, self._cgroups)
+                version = nvml.driver_version()
+                branch = version.partition(".")[0]
+                if branch.isdecimal() and int(branch) < FIRST_BRANCH:
+                    return (
+                        f"the driver is {version}, and drivers limit cgroups from {FIRST_BRANCH} on"
+                    )
+                return _call_problem(uuid, self._cgroups)
         except NodeError as error:
             return str(error)
 
     def prepare(self, shares: Sequence[Share]) -> Edits:
-        """Limit pods to what their shares of each GPU come to, and read it back. NodeError."""
+        """Limit pods to what their shares of each GPU come to, and read it back."""
         for uuid in dict.fromkeys(share.gpu_uuid for share in shares):
-            if why := self._kernel_problem() or self._driver.now(uuid):
+            if why := self._kernel_problem() or self._driver.answer(uuid):
                 raise NodeError(f"pods can't be limited on {uuid}", cause=why)
         with self._lock:
             before = dict(self._live), self._pods
@@ -95,7 +103,10 @@ class Cgroup(Enforcement):
                 self._apply(places, {_first(share.claim, self._pods_of(share)) for share in shares})
             except BaseException:
                 self._live, self._pods = before
-                self._undo(places)
+                try:
+                    self._apply(places)
+                except NodeError as error:
+                    logs.warning("a memory limit stays until the pod is gone", cause=error)
                 raise
         return Edits()
 
@@ -109,12 +120,12 @@ class Cgroup(Enforcement):
             self._apply(places)
 
     def restore(self, live: Sequence[Share]) -> None:
-        """Take up what lives; tick() looks after it. Limits of other cgroups are none of ours: they go with them."""
+        """Restore the limits of these shares, which tick() maintains. Limits of other cgroups go with them."""
         with self._lock:
             self._live = {(share.claim, share.share_id): share for share in live}
 
     def tick(self) -> None:
-        """Limit again whatever somebody changed, and who has come. Nobody waits for the driver here."""
+        """Limit again if a limit was changed, and limit new pods. Nobody waits for the driver here."""
         moment, seen = time.monotonic(), self._users.stamp()
         due = moment - self._looked >= EVERY or seen != self._seen
         if self._live and due and self._worker.start(self._look):
@@ -129,7 +140,7 @@ class Cgroup(Enforcement):
             logs.warning("the memory limits of pods can't be looked after", cause=error)
 
     def _follow(self) -> None:
-        """Note which pods came to claims, and which have ended. One that the kubelet does not have keeps its pods."""
+        """Note which pods came to claims, and which ended. A claim that the kubelet does not have keeps its pods."""
         try:
             users = self._users.read()
         except (NodeError, OSError) as error:
@@ -154,15 +165,17 @@ class Cgroup(Enforcement):
         return [(pod, share.gpu_uuid) for share in shares for pod in self._pods_of(share)]
 
     def _apply(self, places: Iterable[Place], required: Collection[str] = ()) -> None:
-        """Have the limits that shares come to, each tried. The driver is asked where there is any cgroup.
+        """Set the limits that shares come to. The driver is asked only if there is any cgroup.
 
-        NodeError, OSError: the first that failed; or a pod that is ``required`` has no cgroup.
+        Each is tried, and the first failure is raised at the end: also of a ``required`` pod without a cgroup.
         """
         groups: dict[Place, Path] = {}
         tries = Tries()
         for place in sorted(set(places)):
             with tries:
-                if group := self._group(place[0], place[0] in required):
+                look = require if place[0] in required else find
+                if group := look(self._cgroups, place[0]):
+                    enable(self._cgroups, group)
                     groups[place] = group
         if groups:
             with open_nvml():
@@ -171,15 +184,20 @@ class Cgroup(Enforcement):
                         self._limit(group, place)
         tries.check()
 
-    def _group(self, pod: str, required: bool) -> Path | None:
-        look = require if required else find
-        group = look(self._cgroups, pod)
-        if group:
-            enable(self._cgroups, group)
-        return group
-
     def _limit(self, group: Path, place: Place) -> None:
-        desired, uuid = self._desired_limits(place), place[1]
+        """Set the limit of a pod on a GPU.
+
+        Nothing is guaranteed: where a leaf is removed, its guarantee is not taken off its ancestors' (MPS v3 Memory
+        Partitioning).
+        """
+        pod, uuid = place
+        shares = [
+            share
+            for share in self._live.values()
+            if share.gpu_uuid == uuid and pod in self._pods_of(share)
+        ]
+        memory = sum(share.memory for share in shares if self._pods_of(share)[0] == pod)
+        desired = Limits(0, max(memory, NOTHING)) if shares else NO_LIMITS
         if limits.memory_limits(uuid, str(group)) == desired:
             return
         limits.set_memory_limits(uuid, str(group), desired)
@@ -189,40 +207,15 @@ class Cgroup(Enforcement):
                 cause=f"{desired.hard} bytes were asked for, {current.hard} were read back",
             )
 
-    def _desired_limits(self, place: Place) -> Limits:
-        """Return what a pod may have of a GPU. Nothing is guaranteed: that would stay on the cgroups above.
-
-        Where a leaf is removed, its guarantee is not taken off its ancestors' (MPS v3 Memory Partitioning).
-        """
-        sums: Counter[Place] = Counter()
-        for share in self._live.values():
-            for number, pod in enumerate(self._pods_of(share)):
-                sums[pod, share.gpu_uuid] += 0 if number else share.memory
-        return Limits(0, max(sums[place], NOTHING)) if place in sums else NO_LIMITS
-
-    def _undo(self, places: Iterable[Place]) -> None:
-        try:
-            self._apply(places)
-        except NodeError as error:
-            logs.warning("a memory limit stays until the pod is gone", cause=error)
-
 
 def _first(claim: str, pods: Sequence[str]) -> str:
-    """Return the pod that has a claim's memory. NodeError: nobody would be limited."""
+    """Return the pod that has a claim's memory; an error if nobody would be limited."""
     if not pods:
         raise NodeError(
             f"no pod is known that has claim {claim}",
             cause="neither the kubelet nor the claim names one, and limits are on pods' cgroups",
         )
     return pods[0]
-
-
-def _version_problem(nvml: Nvml) -> str:
-    version = nvml.driver_version()
-    branch = version.partition(".")[0]
-    if branch.isdecimal() and int(branch) < FIRST_BRANCH:
-        return f"the driver is {version}, and drivers limit cgroups from {FIRST_BRANCH} on"
-    return ""
 
 
 def _call_problem(uuid: str, cgroups: Path) -> str:
@@ -236,45 +229,34 @@ def _call_problem(uuid: str, cgroups: Path) -> str:
 
 
 def candidates(uid: str) -> Iterator[str]:
-    """Yield where a pod's cgroup may be below the hierarchy's root, by driver and quality. Pure.
+    """Yield where a pod's cgroup may be below the hierarchy's root, by cgroup driver and quality. Pure.
 
-    InputError: it is no UID of a pod that has claims.
+    Raises:
+        InputError: if it isn't the UID of a pod that can have claims.
     """
     if not UID.fullmatch(uid):
         raise InputError.of("pod", uid, "a UID")
     for root in ROOTS:
-        yield from (_by_systemd(root, quality, uid) for quality in QUALITIES)
-        yield from (_by_cgroupfs(root, quality, uid) for quality in QUALITIES)
-
-
-def _by_systemd(root: str, quality: str, uid: str) -> str:
-    """systemd tells a slice's parents by the dashes in its name."""
-    names = [*filter(None, (root, "kubepods", quality)), f"pod{uid.replace('-', '_')}"]
-    return "/".join(f"{'-'.join(names[: n + 1])}.slice" for n in range(len(names)))
-
-
-def _by_cgroupfs(root: str, quality: str, uid: str) -> str:
-    return "/".join(filter(None, (root, "kubepods", quality, f"pod{uid}")))
-
-
-def unified(cgroups: Path) -> bool:
-    """Return whether cgroups are those of version 2."""
-    return (cgroups / "cgroup.controllers").exists()
-
-
-def read_only(cgroups: Path) -> bool:
-    """Return whether limits can't be written, whoever this process is."""
-    return bool(os.statvfs(cgroups).f_flag & os.ST_RDONLY)
+        parents = [[*filter(None, (root, "kubepods", quality))] for quality in QUALITIES]
+        for names in parents:  # systemd knows a slice's parents by the dashes in its name
+            slices = [*names, f"pod{uid.replace('-', '_')}"]
+            yield "/".join(f"{'-'.join(slices[: n + 1])}.slice" for n in range(len(slices)))
+        for names in parents:  # cgroupfs
+            yield "/".join([*names, f"pod{uid}"])
 
 
 def find(cgroups: Path, uid: str) -> Path | None:
-    """Return a pod's cgroup, None where it has none any more. InputError: it is no UID."""
+    """Return a pod's cgroup, None if it has none any more."""
     paths = (cgroups / candidate for candidate in candidates(uid))
     return next((path for path in paths if path.is_dir()), None)
 
 
 def require(cgroups: Path, uid: str) -> Path:
-    """Return a pod's cgroup. NodeError: it has none."""
+    """Return a pod's cgroup.
+
+    Raises:
+        NodeError: if it has none.
+    """
     if group := find(cgroups, uid):
         return group
     raise NodeError(
@@ -285,9 +267,12 @@ def require(cgroups: Path, uid: str) -> Path:
 
 
 def enable(cgroups: Path, group: Path) -> None:
-    """Have the controller of devices' memory in a cgroup, where the kernel has it. NodeError.
+    """Switch on the controller of devices' memory for a cgroup, if the kernel has it. That limits nothing.
 
-    It has to be on in each one above. Nothing is limited by that.
+    It has to be on in each cgroup above.
+
+    Raises:
+        NodeError: if it can't be switched on.
     """
     if not (cgroups / CAPACITY).exists():
         return
@@ -300,7 +285,7 @@ def enable(cgroups: Path, group: Path) -> None:
 
 
 def _write(path: Path, text: str) -> None:
-    """A file of the kernel's is written at once, and never made."""
+    """Write a file of the kernel's in one call; it is never created."""
     descriptor = os.open(path, os.O_WRONLY | os.O_CLOEXEC)
     try:
         os.write(descriptor, text.encode())

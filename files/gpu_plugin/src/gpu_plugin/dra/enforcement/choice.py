@@ -1,7 +1,7 @@
 # Copyright (c) 2026, the gpu.node authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""The enforcements in use: the one that the configuration asks for, and those that claims were prepared with."""
+"""The enforcements in use: the configured one, and those that claims were prepared with."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from .mps import Mps
 
 @dataclass(frozen=True)
 class Places:
-    """Where things are on the node, and which pods have which claims.
+    """The places on the node, and which pods have which claims.
 
     managers is who runs the manager of MPS daemons: see mps.units.
     """
@@ -41,7 +41,7 @@ DEFAULT: Final = Places()
 
 
 def own(asked: Dra) -> tuple[object, ...]:
-    """Return what of the configuration an enforcement is made with."""
+    """Return the part of the configuration that an enforcement is made with."""
     if asked.enforcement == MPS:
         return (asked.split_count,)
     if asked.enforcement == HAMI_CORE:
@@ -50,7 +50,11 @@ def own(asked: Dra) -> tuple[object, ...]:
 
 
 def choose(asked: Dra, places: Places = DEFAULT) -> Enforcement:
-    """Return the enforcement that is asked for. InputError: there is none of that name."""
+    """Return the enforcement that is asked for.
+
+    Raises:
+        InputError: if there is none of that name.
+    """
     if asked.enforcement == NONE:
         return Enforcement()
     if asked.enforcement == MPS:
@@ -70,9 +74,13 @@ def choose(asked: Dra, places: Places = DEFAULT) -> Enforcement:
 
 
 class Enforcements:
-    """Each is made when it is first wanted, by ``dra``, which the main loop keeps up to date. Any thread may ask.
+    """The enforcements by name, each made on its first use. Any thread may ask.
 
-    ``live`` returns the shares that are prepared with one, or are about to be.
+    Attributes:
+        dra: The configuration, which the main loop keeps up to date.
+
+    Args:
+        live: Returns the shares that are prepared with an enforcement, or are about to be.
     """
 
     def __init__(self, dra: Dra, places: Places, live: Callable[[str], Sequence[Share]]) -> None:
@@ -81,7 +89,7 @@ class Enforcements:
         self._made: dict[str, tuple[object, Enforcement]] = {}
 
     def of(self, name: str) -> Enforcement:
-        """Return an enforcement by its name, a new one where it would be made otherwise by now. NodeError."""
+        """Return an enforcement by its name, a new one if its part of the configuration has changed."""
         asked = replace(self.dra, enforcement=name)
         with self._lock:
             if name not in self._made or self._made[name][0] != own(asked):
@@ -91,7 +99,7 @@ class Enforcements:
             return self._made[name][1]
 
     def problems(self, gpus: Iterable[str]) -> dict[str, str]:
-        """Return why shares can't be enforced as the configuration asks, for each GPU where that is so."""
+        """Return by GPU why shares can't be enforced as configured, for each GPU where that is so."""
         try:
             enforcement = self.of(self.dra.enforcement)
             problems_by_gpu = {uuid: enforcement.problem(uuid) for uuid in gpus}

@@ -47,8 +47,8 @@ class HamiCore(Enforcement):
     name = HAMI_CORE
 
     def __init__(self, library: str, folder: Path, *, scaled: bool, sha256: str = "") -> None:
-        self._library, self._folder, self._scaled = Path(library), folder, scaled
-        self._sha256 = sha256
+        self._library, self._scaled = Path(library), scaled
+        self._preload, self._sha256 = folder / "ld.so.preload", sha256
         self._digest: tuple[tuple[int, ...], str] = ((), "")  # of which state of the file
 
     def problem(self, gpu_uuid: str) -> str:
@@ -66,13 +66,16 @@ class HamiCore(Enforcement):
             times = (status.st_mtime_ns, status.st_ctime_ns)
             state = (status.st_dev, status.st_ino, status.st_size, *times)
             if self._digest[0] != state:
-                self._digest = state, digest_of(self._library)
+                digest = hashlib.sha256()
+                with self._library.open("rb") as stream:
+                    while chunk := stream.read(CHUNK):
+                        digest.update(chunk)
+                self._digest = state, digest.hexdigest()
         except OSError as error:
             return f"{self._library}: {error.strerror or error}"
-        digest = self._digest[1]
-        if digest == self._sha256:
+        if self._digest[1] == self._sha256:
             return ""
-        return f"{self._library} has the SHA-256 {digest}, and {self._sha256} is expected"
+        return f"{self._library} has the SHA-256 {self._digest[1]}, and {self._sha256} is expected"
 
     def prepare(self, shares: Sequence[Share]) -> Edits:
         """Return the library with its limits, and a bounded place of the container's own that it writes to."""
@@ -84,25 +87,22 @@ class HamiCore(Enforcement):
         return Edits(env, (*OWN, library, Mount(str(self._preload), PRELOAD)))
 
     def restore(self, live: Sequence[Share]) -> None:
-        """See that what containers are given is there, as it is not after a boot."""
+        """Write the file that containers have mounted, which a boot has removed."""
         if live:
             self._write_preload()
 
-    @property
-    def _preload(self) -> Path:
-        return self._folder / "ld.so.preload"
-
     def _write_preload(self) -> None:
-        """A file of the same content keeps its inode: containers have it mounted."""
-        folders.folder(self._folder, 0o755)
+        """Write the file if its content differs: it keeps its inode, since containers have it mounted."""
+        folders.folder(self._preload.parent, 0o755)
         with files.failing(f"can't write {self._preload}"):
             files.keep(self._preload, f"{LIBRARY}\n")
 
 
 def environment(shares: Sequence[Share], *, scaled: bool) -> dict[str, str]:
-    """Return what HAMi-core reads. It numbers GPUs as CUDA does, which nobody knows beforehand. Pure.
+    """Return the variables that HAMi-core reads. It numbers GPUs as CUDA does, which nobody knows beforehand. Pure.
 
-    NodeError: the shares are not one of each GPU, or not alike, so that the numbers would matter.
+    Raises:
+        NodeError: if the shares are not one of each GPU, or not alike, so that the numbers would matter.
     """
     if len({share.gpu_uuid for share in shares}) != len(shares):
         raise _refused(shares, "are of one GPU", "it limits GPUs, each once")
@@ -133,17 +133,8 @@ def _refused(shares: Sequence[Share], refusal: str, cause: str) -> NodeError:
     )
 
 
-def digest_of(path: Path) -> str:
-    """Return the SHA-256 of a file. OSError: it can't be read."""
-    digest = hashlib.sha256()
-    with path.open("rb") as stream:
-        while chunk := stream.read(CHUNK):
-            digest.update(chunk)
-    return digest.hexdigest()
-
-
 def problem_of(path: Path) -> str:
-    """Return why tenants can't be given a library, empty where they can."""
+    """Return why tenants can't be given a library, empty if they can."""
     try:
         real = path.resolve(strict=True)
         status = real.stat()

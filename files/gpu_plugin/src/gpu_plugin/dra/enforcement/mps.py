@@ -70,7 +70,7 @@ class Mps(Enforcement):
 
     def problem(self, gpu_uuid: str) -> str:
         """Return why shares of a GPU can't be enforced: not while a daemon is about to be ready."""
-        if why := self._node_problem() or self._fit.last(gpu_uuid, ""):
+        if why := self._node_problem() or self._fit.last_answer(gpu_uuid, ""):
             return why
         with self._lock:
             since = self._since.get(gpu_uuid)
@@ -80,11 +80,15 @@ class Mps(Enforcement):
     def prepare(self, shares: Sequence[Share]) -> Edits:
         """Have the GPU's daemon run, and return what makes containers its clients with these limits."""
         share = only(shares)
-        if why := self._node_problem() or self._fit.now(share.gpu_uuid):
+        if why := self._node_problem() or self._fit.answer(share.gpu_uuid):
             raise NodeError(f"MPS can't share {share.gpu_uuid}", cause=why)
         offer = self._offer(share.gpu_uuid)
         edits(share, offer)  # what can't be had starts no daemon
-        known = self._hold(share, offer)
+        with self._lock:
+            known = share.claim in self._claims
+            self._claims[share.claim] = share.gpu_uuid
+            self._offers[share.gpu_uuid] = offer
+            self._want()
         if why := self._wait(share.gpu_uuid):
             if not known:
                 self.unprepare(shares)
@@ -94,12 +98,12 @@ class Mps(Enforcement):
                 hint="the kubelet tries again; gpu-plugin mps status and gpu-mps.service's journal"
                 " tell more",
             )
-        with self._lock:  # a daemon tells what it has of its own once it is ready
+        with self._lock:  # a daemon reports its own /dev/shm once it is ready
             own = self._reconciler.own_shm(offer.names.device)
         return edits(share, replace(offer, own_shm=own))
 
     def unprepare(self, shares: Sequence[Share]) -> None:
-        """Let go of shares. The last one of a GPU ends its daemon, and its compute mode is put back.
+        """Release shares. The last one of a GPU ends its daemon, and its compute mode is put back.
 
         That is waited for, as whoever gets the GPU next may have several processes.
         """
@@ -122,14 +126,17 @@ class Mps(Enforcement):
         logs.warning("a GPU's MPS control daemon has not ended yet", gpu=uuid)
 
     def restore(self, live: Sequence[Share]) -> None:
-        """Take up the daemons of these shares' GPUs; those that we had for others end.
+        """Restore the daemons of these shares' GPUs; our daemons of other GPUs end.
 
-        Nobody waits for the driver here: a GPU whose daemon does not tell what it is comes by tick().
+        Nobody waits for the driver here: a GPU whose daemon does not report its memory is looked at by tick().
         """
         with self._lock:
             self._claims = {share.claim: share.gpu_uuid for share in live}
-            offers = {uuid: self._reported_offer(uuid) for uuid in self._claims.values()}
-            self._offers.update({uuid: share for uuid, share in offers.items() if share})
+            for uuid in self._claims.values():
+                state, own = self._files.look(uuid, self._root).state, self._own(uuid)
+                asked = state["limits"]["asked"] if state else {}
+                if own and asked:
+                    self._offers[uuid] = self._offer_of(own, uuid, asked["memory_mib"])
             self._want()
 
     def tick(self) -> None:
@@ -158,15 +165,6 @@ class Mps(Enforcement):
             return f"{PROGRAM} is not installed, which comes with the driver"
         return folders.refusal(self._root)
 
-    def _hold(self, share: Share, offer: Offer) -> bool:
-        """Note who holds a share. Returns whether it did before."""
-        with self._lock:
-            known = share.claim in self._claims
-            self._claims[share.claim] = share.gpu_uuid
-            self._offers[share.gpu_uuid] = offer
-            self._want()
-        return known
-
     def _want(self) -> None:
         """Have a daemon for each GPU that has shares, and no other of ours."""
         held = set(self._claims.values())
@@ -190,7 +188,7 @@ class Mps(Enforcement):
         self._since = {uuid: self._since.get(uuid, moment) for uuid in bad}
 
     def _wait(self, uuid: str) -> str:
-        """Return when a GPU's daemon is ready, or why it is not in time: at best the last error that it told."""
+        """Wait until a GPU's daemon is ready. Return why it is not in time, at best the last error that it reported."""
         deadline, reason = self._clock() + self._patience, ""
         while True:
             with self._lock:
@@ -202,7 +200,7 @@ class Mps(Enforcement):
             time.sleep(PAUSE)
 
     def _offer(self, uuid: str) -> Offer:
-        """Return a GPU as it is advertised, looked at once as long as it has shares. NodeError."""
+        """Return a GPU as it is advertised, looked at once as long as it has shares."""
         with self._lock:
             known = self._offers.get(uuid)
         if known:
@@ -211,24 +209,15 @@ class Mps(Enforcement):
         return Offer(Names(uuid, self._root), desired, device.shares(uuid, desired))
 
     def _own(self, uuid: str) -> Settings | None:
-        own_settings = self._files.look(uuid, self._root).settings
-        return (
-            own_settings
-            if own_settings and (own_settings.owner, own_settings.root) == (DRA, self._root)
-            else None
-        )
-
-    def _reported_offer(self, uuid: str) -> Offer | None:
-        """Return a GPU as it is advertised, by what its daemon tells of it."""
-        state, own = self._files.look(uuid, self._root).state, self._own(uuid)
-        asked = state["limits"]["asked"] if state else {}
-        return self._offer_of(own, uuid, asked["memory_mib"]) if own and asked else None
+        """Return the settings of a GPU's daemon, if it is ours."""
+        own = self._files.look(uuid, self._root).settings
+        return own if own and (own.owner, own.root) == (DRA, self._root) else None
 
     def _offer_of(self, own: Settings, uuid: str, mib: int) -> Offer:
         return Offer(Names(uuid, self._root), own, Shares(1, Fraction(mib * MIB), Fraction(100)))
 
     def _unfit(self, uuid: str) -> str:
-        """Return why a GPU can't be shared by MPS at all; one that can't be looked at now is not judged."""
+        """Return why a GPU can't be shared by MPS at all, empty if it can or can't be read now."""
         try:
             with open_nvml() as nvml:
                 capabilities = {gpu.uuid: gpu.compute_capability for gpu in nvml.gpus()[0]}

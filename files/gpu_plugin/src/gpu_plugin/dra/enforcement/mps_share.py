@@ -1,7 +1,7 @@
 # Copyright (c) 2026, the gpu.node authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""What a share of a GPU is under MPS: the daemon's settings, what its containers get. Pure."""
+"""A share of a GPU under MPS: the daemon's settings, and the variables and mounts of its containers. Pure."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ READ_WRITE: Final = tuple("rw" if option == "ro" else option for option in READ_
 
 
 def settings(root: str, *, multi_user: bool) -> Settings:
-    """Return how a GPU's daemon is run whose shares are claims: each says itself what it may have.
+    """Return the settings of a GPU's daemon for claims, each of which has limits of its own.
 
     The defaults are the whole GPU, which is what a client has that drops its variables.
     """
@@ -36,7 +36,11 @@ def settings(root: str, *, multi_user: bool) -> Settings:
 
 
 def only(shares: Sequence[Share]) -> Share:
-    """Return the share of a claim. NodeError: it has several, which MPS can't give to one container."""
+    """Return the share of a claim.
+
+    Raises:
+        NodeError: if it has several, which MPS can't give to one container.
+    """
     if len(shares) == 1:
         return shares[0]
     gpus = len({share.gpu_uuid for share in shares})
@@ -51,7 +55,10 @@ def only(shares: Sequence[Share]) -> Share:
 def edits(share: Share, offer: Offer) -> Edits:
     """Return what makes a claim's containers clients of its GPU's daemon, with its limits.
 
-    NodeError: it is less than MPS can limit. A limit above the GPU's memory is the GPU's memory.
+    A limit above the GPU's memory is the GPU's memory.
+
+    Raises:
+        NodeError: if the share is less than MPS can limit.
     """
     part = offer.part(1)
     mib = min(share.memory // MIB, offer.shares.default.memory_mib)
@@ -70,7 +77,7 @@ def edits(share: Share, offer: Offer) -> Edits:
 
 
 def problem_of(split_count: int, compute_capability: tuple[int, int]) -> str:
-    """Return why a GPU of an architecture can't be shared so by MPS, empty where it can."""
+    """Return why a GPU of an architecture can't be shared by MPS like this, empty if it can."""
     capability = ".".join(map(str, compute_capability))
     if compute_capability < VOLTA:
         return f"MPS limits memory from compute capability 7.0 (Volta) on, and it has {capability}"

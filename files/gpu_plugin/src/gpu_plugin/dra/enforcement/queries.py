@@ -1,7 +1,7 @@
 # Copyright (c) 2026, the gpu.node authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""What a driver says of GPUs: asked in a thread of its own, as it may hang, and remembered for a while."""
+"""Answers of the driver about GPUs: asked for in a thread of its own, as it may hang, and cached for a while."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from ...tools.chores import Worker
 
 
 class Queries:
-    """``ask`` returns why a GPU can't be had, and must not raise. It is asked again after ``fresh`` seconds."""
+    """Answers of ``ask``: why a GPU can't be used. It must not raise, and is called again after ``fresh`` seconds."""
 
     def __init__(
         self,
@@ -27,18 +27,19 @@ class Queries:
         self._known: dict[str, tuple[float, str]] = {}
         self._due: set[str] = set()
 
-    def last(self, uuid: str, unknown: str) -> str:
-        """Return what was said last, ``unknown`` where nothing was; nobody waits for the driver here."""
+    def last_answer(self, uuid: str, unknown: str) -> str:
+        """Return the last answer without waiting for the driver, ``unknown`` if there is none yet."""
         with self._lock:
             asked, result = self._known.get(uuid, (float("-inf"), unknown))
             if self._clock() - asked >= self._fresh:
                 self._due.add(uuid)
-        if self._due:
-            self._worker.start(self._ask_all)
+            due = sorted(self._due)
+        if due:
+            self._worker.start(lambda: [self.answer(each) for each in due])
         return result
 
-    def now(self, uuid: str) -> str:
-        """Return what is said now, or was a moment ago. The driver is waited for."""
+    def answer(self, uuid: str) -> str:
+        """Return the answer, which is asked for unless it is fresh. The driver is waited for."""
         with self._lock:
             asked, result = self._known.get(uuid, (float("-inf"), ""))
         if self._clock() - asked < self._fresh:
@@ -48,9 +49,3 @@ class Queries:
             self._known[uuid] = (self._clock(), result)
             self._due.discard(uuid)
         return result
-
-    def _ask_all(self) -> None:
-        with self._lock:
-            due = sorted(self._due)
-        for uuid in due:
-            self.now(uuid)

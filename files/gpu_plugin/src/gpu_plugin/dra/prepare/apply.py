@@ -1,7 +1,7 @@
 # Copyright (c) 2026, the gpu.node authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""Claims are prepared and unprepared: each step is written down before it is done, and may be done again.
+"""Claims are prepared and unprepared: each step is recorded before it is done, and may be repeated.
 
 One claim is one thread's at a time; different claims go on side by side.
 """
@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Final
 
 from ..._shared._base.dra import checkpoint as form
-from ..._shared._base.dra.checkpoint import Device, Instance, PreparedClaim
+from ..._shared._base.dra.checkpoint import Instance, PreparedClaim
 from ..._shared._base.dra.names import DRIVER
 from ..._shared._base.errors import NodeError
 from ..._shared._machine.host import Host
@@ -30,7 +30,7 @@ from ...tools.chores import Tries
 from ..enforcement.choice import Enforcements
 from ..users import Users
 from ..values import Claim, Edits, Share
-from . import cdi, containers, plan
+from . import cdi, plan
 from .cdi import ClaimFiles
 from .claims import ClaimApi, check_uid
 from .mig import Instances
@@ -43,38 +43,33 @@ PATIENCE: Final = 120.0  # seconds for which nobody must have had a claim
 
 @dataclass(frozen=True)
 class Snapshot:
-    """What holds at the moment, with what is wrong with each GPU: published as one by the main loop."""
+    """The configuration and the GPUs with their problems, published together by the main loop."""
 
     config: Config
     inventory: Inventory
 
 
-@dataclass(frozen=True)
-class PreparedDevice:
-    """A device as the kubelet is told of it."""
-
-    requests: tuple[str, ...]
-    pool: str
-    device: str
-    cdi: str
-    share_id: str
-
-
 class Checkpoint:
-    """The file that says which claims hold what, whatever happens to this process, the kubelet or the claims' objects.
+    """The record of prepared claims, which outlives this process, the kubelet and the claims' objects.
 
     Claims are by their UIDs. What is put or dropped is on the disk when the call returns. Any thread may call.
+
+    Raises:
+        NodeError: if the file can't be read or written. At the start also if it is damaged, or if another process
+            holds it for a while: two would each forget what the other did.
     """
 
     def __init__(self, path: Path) -> None:
-        """NodeError: the file can't be read or is damaged, so what claims hold is not known.
-
-        Or another process has it, which is waited for a while: two would each forget what the other did.
-        """
         self.path, self._lock = path, threading.Lock()
         self._alone = ExitStack()
         self._alone.enter_context(Host().lock(f"{path}.lock", timeout=ALONE))
-        text = _read(path)
+        text: str | None = None
+        try:
+            text = bounded.read_text(path, LONGEST)
+        except FileNotFoundError:
+            pass
+        except (OSError, UnicodeDecodeError) as error:
+            raise NodeError(f"{path} can't be read", cause=str(error), hint=form.HINT) from error
         self.missing = text is None
         self._claims = form.load(text, str(path))
         self._entries = {uid: form.entry(held) for uid, held in self._claims.items()}
@@ -86,7 +81,7 @@ class Checkpoint:
             return dict(self._claims)
 
     def get(self, uid: str) -> PreparedClaim | None:
-        """Return a claim, None where it holds nothing."""
+        """Return a claim, None if it holds nothing."""
         with self._lock:
             return self._claims.get(uid)
 
@@ -94,25 +89,25 @@ class Checkpoint:
         """Return the shares that are prepared with an enforcement, or are about to be."""
         held = (claim for claim in self.claims.values() if claim.state != form.UNPREPARING)
         return [
-            each
+            share
             for claim in held
             if claim.enforcement == enforcement
-            for each in plan.shares(claim)
+            for share in plan.shares(claim)
         ]
 
     def begin(self) -> None:
-        """Write down that no claim holds anything. NodeError."""
+        """Record that no claim holds anything."""
         with self._lock:
             self._write({})
 
     def put(self, held: PreparedClaim) -> None:
-        """Write a claim down, in place of what is there of it. NodeError: what was there still is."""
+        """Record a claim in place of its former record, which stays after an error."""
         with self._lock:
             self._write({**self._entries, held.uid: form.entry(held)})
             self._claims[held.uid] = held
 
     def drop(self, uid: str) -> None:
-        """Forget a claim. NodeError: it is still there."""
+        """Forget a claim. After an error it is still there."""
         with self._lock:
             self._write({key: entry for key, entry in self._entries.items() if key != uid})
             self._claims.pop(uid, None)
@@ -122,15 +117,6 @@ class Checkpoint:
         with files.failing(f"can't write {self.path}", hint=hint):
             files.replace(self.path, form.dump(entries), 0o600, durable=True)
         self._entries, self.missing = entries, False
-
-
-def _read(path: Path) -> str | None:
-    try:
-        return bounded.read_text(path, LONGEST)
-    except FileNotFoundError:
-        return None
-    except (OSError, UnicodeDecodeError) as error:
-        raise NodeError(f"{path} can't be read", cause=str(error), hint=form.HINT) from error
 
 
 class Locks:
@@ -157,7 +143,7 @@ class Locks:
 
 
 class Preparer:
-    """What is written down of a claim goes by one ``snapshot``, as does what is done for it then."""
+    """Prepares and unprepares claims. What is recorded of a claim and done for it is by one ``snapshot``."""
 
     def __init__(
         self,
@@ -176,8 +162,12 @@ class Preparer:
 
     # --- prepare ---
 
-    def prepare(self, namespace: str, name: str, uid: str) -> tuple[PreparedDevice, ...]:
-        """Return what the containers of a claim get. NodeError: it can't be prepared now, or at all."""
+    def prepare(self, namespace: str, name: str, uid: str) -> PreparedClaim:
+        """Prepare a claim, and return what its containers get.
+
+        Raises:
+            NodeError: if it can't be prepared now, or at all.
+        """
         with self._claims.of(check_uid(uid)):
             held, snapshot = self._checkpoint.get(uid), self.snapshot
             moved = intact = False
@@ -196,13 +186,15 @@ class Preparer:
                 elif step == plan.GIVE:
                     self._give(held, snapshot.config)
                 else:
-                    self._finish(held)
+                    self._checkpoint.put(replace(held, state=form.PREPARED))
+                    devices = [device.device for device in held.devices]
+                    logs.info("prepared", claim=f"{held.namespace}/{held.name}", devices=devices)
             if held is None:
                 raise NodeError(f"there is no record of claim {namespace}/{name}")
-            return tuple(_prepared_device(held, device) for device in held.devices)
+            return held
 
     def _note(self, claim: Claim, snapshot: Snapshot) -> PreparedClaim:
-        """Write down what is about to be prepared, if there is room for it."""
+        """Record what is about to be prepared, if there is room for it."""
         dra = snapshot.config.dra
         limits = plan.limits((view.gpu for view in snapshot.inventory.gpus), dra)
         devices = plan.resolve(claim, snapshot.inventory, limits)
@@ -211,19 +203,19 @@ class Preparer:
         held = PreparedClaim(*where, form.PREPARING, devices, claim.pods, name)
         prepared = tuple(self._checkpoint.claims.values())
         by_mps = any(share.mps for share in snapshot.config.sharing.shares)
-        affected = containers.is_affected(held, prepared, plugin_uses_mps=by_mps)
-        together = self._api.containers(claim) if affected else ()
+        affected = plan.is_affected(held, prepared, plugin_uses_mps=by_mps)
+        containers = self._api.containers(claim) if affected else ()
         with self._room:  # of two claims that race for what is left one gets it
             other_claims = tuple(
                 other for other in self._checkpoint.claims.values() if other.uid != held.uid
             )
             plan.check_room(held, other_claims, limits)
-            containers.check(held, other_claims, together, plugin_uses_mps=by_mps)
+            plan.check_containers(held, other_claims, containers, plugin_uses_mps=by_mps)
             self._checkpoint.put(held)
         return held
 
     def _with_instances(self, held: PreparedClaim) -> PreparedClaim:
-        """See that the MIG instances of a claim are there; return the claim with them."""
+        """Make the MIG instances of a claim that do not exist; return the claim with all of them."""
 
         def note(number: int, instance: Instance) -> None:
             nonlocal held
@@ -250,11 +242,6 @@ class Preparer:
         spec = cdi.specification(held.uid, held.devices, node, nodes, edits)
         self._files.write(held.uid, spec)
 
-    def _finish(self, held: PreparedClaim) -> None:
-        self._checkpoint.put(replace(held, state=form.PREPARED))
-        devices = [device.device for device in held.devices]
-        logs.info("prepared", claim=f"{held.namespace}/{held.name}", devices=devices)
-
     def _intact(self, held: PreparedClaim) -> bool:
         """Return whether all that a claim was given is there, as it is not after a boot."""
         return self._files.there(held.uid) and all(
@@ -264,7 +251,11 @@ class Preparer:
     # --- unprepare ---
 
     def unprepare(self, uid: str) -> None:
-        """Undo what was done for a claim, if anything. NodeError: it is to be tried again."""
+        """Undo what was done for a claim, if anything.
+
+        Raises:
+            NodeError: if a part failed; the call has to be repeated.
+        """
         with self._claims.of(check_uid(uid)):
             held = self._checkpoint.get(uid)
             if held is None:
@@ -274,7 +265,7 @@ class Preparer:
             logs.info("unprepared", claim=f"{held.namespace}/{held.name}")
 
     def _undo(self, held: PreparedClaim) -> None:
-        """Undo it, first what lets containers start with it, from what is written down alone."""
+        """Undo what the checkpoint has of a claim, first what lets containers start with it."""
         if held.state != form.UNPREPARING:
             held = replace(held, state=form.UNPREPARING)
             self._checkpoint.put(held)
@@ -290,7 +281,7 @@ class Preparer:
     # --- beside calls of the kubelet ---
 
     def restore(self) -> None:
-        """Take up, after a start, what claims hold: what is enforced, and their files and no others.
+        """Restore the state of claims after a start: enforcements, and their files and no others.
 
         Raises:
             NodeError: if there is no checkpoint, and claims have files since the boot, or pods that run.
@@ -340,19 +331,12 @@ class Preparer:
             raise NodeError(message, cause=cause, hint=next_step)
 
     def refresh(self) -> None:
-        """Follow the node's own specification, such as that of another driver, in those of the claims."""
+        """Rewrite the claims' specifications by the node's own, such as after a change of the driver."""
         for uid, held in self._checkpoint.claims.items():
             if held.state == form.PREPARED:
                 with self._claims.of(uid):
                     if self._checkpoint.get(uid) == held and self._intact(held):
                         self._give(held, self.snapshot.config)
-
-
-def _prepared_device(held: PreparedClaim, device: Device) -> PreparedDevice:
-    # The kubelet knows subrequests by their request.
-    request = device.request.partition("/")[0]
-    name = cdi.qualified(held.uid, device)
-    return PreparedDevice((request,), device.pool, device.device, name, device.share_id)
 
 
 class Forgotten:
@@ -362,8 +346,13 @@ class Forgotten:
     a claim holds that is neither there nor allocated so in the API is nobody's, once no container of it runs: a kubelet
     may have lost what it wrote down, and a pod's object goes before its containers.
 
-    ``gone`` tells whether the API no longer gives a claim what it holds, ``unprepare`` undoes one by its UID.
-    ``running`` returns the UIDs of the pods that have a process.
+    Args:
+        users: Which pods have which claims, as the kubelet keeps it.
+        checkpoint: What claims hold.
+        gone: Whether the API no longer gives a claim what it holds.
+        unprepare: Undoes a claim by its UID.
+        clock: The time in seconds.
+        running: The UIDs of the pods that have a process.
     """
 
     def __init__(
@@ -380,14 +369,17 @@ class Forgotten:
         self._since: dict[str, float] = {}
 
     def look(self) -> None:
-        """Unprepare what has been nobody's for a while. NodeError, OSError: one of it is not known, or fails."""
+        """Unprepare what has been nobody's for a while.
+
+        Raises:
+            NodeError, OSError: if the state of a claim isn't known, or it can't be unprepared.
+        """
         claims, moment, tries = self._checkpoint.claims, self._clock(), Tries()
         known = self._users.read() if claims else {}
         lost = [uid for uid in claims if uid not in known]
         self._since = {uid: self._since.get(uid, moment) for uid in lost}
-        for held in (
-            claims[uid] for uid, since in self._since.items() if moment - since >= PATIENCE
-        ):
+        due = [claims[uid] for uid, since in self._since.items() if moment - since >= PATIENCE]
+        for held in due:
             with tries:
                 if self._gone(held) and not set(held.pods).intersection(self._running()):
                     logs.warning(

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, the gpu.node authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""What containers get with a claim: a CDI specification of its own, made of the node's and of the enforcement's edits.
+"""The CDI specification of a claim, made of the node's own and of the enforcement's edits.
 
 It is complete in itself, so that a claim needs nothing that another file says of a device. Its names have the
 claim's UID, which no other claim ever has.
@@ -38,14 +38,9 @@ Nodes = Sequence[tuple[str, int, int]]
 HINT: Final = "see systemctl status gpu-cdi.service, or run gpu.node.cdi; the kubelet tries again"
 
 
-def device_name(uid: str, device: Device) -> str:
+def cdi_name(uid: str, device: Device) -> str:
     """Return the name of a claim's device in CDI; a claim may have several shares of one GPU."""
     return "-".join(filter(None, (uid, device.device, device.share_id)))
-
-
-def qualified(uid: str, device: Device) -> str:
-    """Return what a container runtime is asked for."""
-    return f"{CDI_KIND}={device_name(uid, device)}"
 
 
 def specification(
@@ -55,19 +50,36 @@ def specification(
     nodes: Mapping[str, Nodes],
     edits: Edits,
 ) -> Spec:
-    """Return a claim's specification. NodeError: the node's does not describe one of its GPUs.
+    """Return a claim's specification.
 
-    ``node`` are the node's own, ``nodes`` those of MIG devices by UUID, which the node's need not have yet.
-    ``edits`` are for shares.
+    Args:
+        uid: The claim's UID.
+        devices: The claim's devices.
+        node: The node's own specifications.
+        nodes: The device nodes of MIG devices by UUID, which the node's specifications need not have yet.
+        edits: What containers get in addition with a share.
+
+    Raises:
+        NodeError: if the node's specifications don't describe one of the GPUs.
     """
+    share_edits: Spec = {
+        "env": [f"{name}={value}" for name, value in edits.env.items()],
+        "mounts": [
+            {
+                "hostPath": mount.host_path,
+                "containerPath": mount.container_path,
+                "options": list(mount.options),
+                **({"type": mount.type} if mount.type else {}),
+            }
+            for mount in edits.mounts
+        ],
+    }
     specs: dict[str, Spec] = {}
     sources: list[Spec] = []
     for device in devices:
         uuid = device.instance.uuid if device.instance else device.gpu
         source, own = _described(uuid, node, nodes.get(uuid, ()))
-        if is_share(device):
-            own = _with(own, edits)
-        specs[device_name(uid, device)] = own
+        specs[cdi_name(uid, device)] = _joined([own, share_edits]) if is_share(device) else own
         sources += [source] if source not in sources else []
     spec: Spec = {
         "cdiVersion": "",
@@ -90,45 +102,34 @@ def _described(uuid: str, node: Sequence[Spec], nodes: Nodes) -> tuple[Spec, Spe
             if device["name"] == uuid:
                 return spec, device["containerEdits"]
     if nodes and node:
-        return node[0], {"deviceNodes": [_node(*device_node) for device_node in nodes]}
+        device_nodes = []
+        for path, major, minor in nodes:
+            numbers = {"type": "c", "major": major, "minor": minor} if major else {}
+            device_nodes.append({"path": path, **numbers, "permissions": "rw"})
+        return node[0], {"deviceNodes": device_nodes}
     cause = "no CDI specification of the node describes it"
     raise NodeError(f"{uuid} can't be given to containers", cause=cause, hint=HINT)
 
 
-def _node(path: str, major: int, minor: int) -> Spec:
-    numbers = {"type": "c", "major": major, "minor": minor} if major else {}
-    return {"path": path, **numbers, "permissions": "rw"}
-
-
-def _with(own: Spec, edits: Edits) -> Spec:
-    """Return a device's edits with those of the enforcement."""
-    mounts = [
-        {
-            "hostPath": mount.host_path,
-            "containerPath": mount.container_path,
-            "options": list(mount.options),
-            **({"type": mount.type} if mount.type else {}),
-        }
-        for mount in edits.mounts
-    ]
-    env = [f"{name}={value}" for name, value in edits.env.items()]
-    return _joined([own, {"env": env, "mounts": mounts}])
-
-
 def _joined(parts: Sequence[Spec]) -> Spec:
-    """Return edits together, the same thing once."""
+    """Return edits together, each entry of a list once."""
     spec: Spec = {}
-    for key, value in ((key, value) for part in parts for key, value in part.items()):
-        if not isinstance(value, list):
-            spec[key] = value
-        elif value:
-            there = spec.setdefault(key, [])
-            there.extend(item for item in value if item not in there)
+    for part in parts:
+        for key, value in part.items():
+            if not isinstance(value, list):
+                spec[key] = value
+            elif value:
+                there = spec.setdefault(key, [])
+                there.extend(item for item in value if item not in there)
     return spec
 
 
 def made() -> Spec | None:
-    """Return the specification that gpu.node.cdi would write now, None where no GPU can be given. NodeError."""
+    """Return the specification that gpu.node.cdi would write now, None if it would describe no GPU.
+
+    Raises:
+        NodeError: if the driver or its files can't be read.
+    """
     text = bounded.peek(Path(cdi_boot.CONFIG))
     options = cdi_boot.load(text, cdi_boot.CONFIG) if text else cdi_boot.Options("")
     machine = DriverFiles(Host(), options.driver_root)
@@ -138,46 +139,55 @@ def made() -> Spec | None:
 
 
 class ClaimFiles:
-    """Keeps a file for each claim; ``root`` is where the host's CDI folders are seen.
+    """The CDI file of each claim.
 
-    ``made`` makes a specification of the node where it has none, as on a node whose GPUs are all in MIG
-    mode before the first instance is made.
+    Args:
+        root: Where the host's CDI folders are seen.
+        made: Makes a specification of the node where it has none, as on a node whose GPUs are all in MIG
+            mode before the first instance is made.
     """
 
     def __init__(self, root: Path, made: Callable[[], Spec | None] = made) -> None:
         self._root, self._made = root, made
-        self._seen: object = None
+        self.seen: object = None  # differs after the node's specifications have changed
         self._specs: list[Spec] = []
 
     def node(self, config: Config) -> list[Spec]:
-        """Return the node's specifications as they are now, with the hooks that the configuration wants. OSError."""
+        """Return the node's specifications as they are now, with the configured hooks.
+
+        Raises:
+            OSError: if one can't be read.
+        """
         sources = node_files.node_sources(self._root)
         program, disabled = config.containers.hook_program, config.containers.cdi_disabled_hooks
         seen = (program, disabled, [(path, *stamp) for _folder, path, stamp in sources])
-        if seen != self._seen:
-            specs = node_files.node_specifications(sources)
+        if seen != self.seen:
+            specs, _ambiguous = cdi.merge(node_files.read_sources(sources))
             self._specs = [cdi.derive(spec, program, disabled) for spec in specs]
-            self._seen = seen
+            self.seen = seen
         return self._specs or [
             cdi.derive(spec, program, disabled) for spec in [self._made()] if spec
         ]
-
-    @property
-    def seen(self) -> object:
-        """Something that differs after the node's specifications have changed."""
-        return self._seen
 
     def path(self, uid: str) -> Path:
         """Return where the file of a claim is."""
         return self._root / FOLDER / f"{cdi.CLAIMS_FILE}_{uid}.json"
 
     def write(self, uid: str, spec: Spec) -> None:
-        """Write a claim's file. NodeError."""
+        """Write a claim's file.
+
+        Raises:
+            NodeError: if it can't be written.
+        """
         with files.failing(f"can't write {self.path(uid)}"):
             files.replace(self.path(uid), json.dumps(spec, separators=(",", ":")) + "\n")
 
     def remove(self, uid: str) -> None:
-        """Remove a claim's file, if there is one. NodeError."""
+        """Remove a claim's file, if there is one.
+
+        Raises:
+            NodeError: if it can't be removed.
+        """
         with files.failing(f"can't remove {self.path(uid)}"):
             self.path(uid).unlink(missing_ok=True)
 

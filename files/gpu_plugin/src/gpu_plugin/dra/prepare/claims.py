@@ -1,7 +1,7 @@
 # Copyright (c) 2026, the gpu.node authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""Claims as the Kubernetes API has them (resource.k8s.io/v1): what one was given on this node, checked strictly.
+"""Claims and their pods as the Kubernetes API has them: the devices of a claim on this node, checked strictly.
 
 A tenant writes claims; of what he writes only the opaque parameters get here, the rest is the scheduler's.
 """
@@ -9,7 +9,7 @@ A tenant writes claims; of what he writes only the opaque parameters get here, t
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, Final, TypeVar
 from urllib.parse import quote
 
@@ -29,8 +29,7 @@ from ..._shared._base.text.shown import cut, shown
 from ..._shared._cluster.machine.api import FORBIDDEN, MISSING, ApiError
 from ...cluster.access import Access
 from ...model.quantity import parse as parse_quantity
-from ..values import Claim, Result
-from .containers import Container, from_pod
+from ..values import ALL, Claim, Container, Result
 
 PATH: Final = "/apis/resource.k8s.io/v1/namespaces/{}/resourceclaims/{}"
 POD: Final = "/api/v1/namespaces/{}/pods/{}"
@@ -41,12 +40,17 @@ DEVICE: Final = re.compile(r"gpu-[0-9]{1,4}(-[a-z0-9-]{1,50})?")
 MOST_RESULTS: Final = 32  # of a claim, as the API has it
 QUANTITY: Final = re.compile(r"[0-9]{1,18}(?:[KMGTPE]i|[kMGTPE]|[eE][0-9]{1,2})?")
 CONSUMED: Final = (MEMORY, CORES, SHARES)
+RESOURCES: Final = "nvidia.com/"
 Json = Mapping[str, Any]
 T = TypeVar("T")
 
 
 def check_uid(uid: str) -> str:
-    """Return a claim's UID, of which names of files are made. NodeError: it is none."""
+    """Return a claim's UID, of which names of files are made.
+
+    Raises:
+        NodeError: if it isn't a UUID.
+    """
     if not UID.fullmatch(uid):
         raise NodeError(f"the claim's UID {shown(uid)} is not valid", cause="expected a UUID")
     return uid
@@ -59,13 +63,21 @@ class ClaimApi:
         self._access, self._node = access, node
 
     def read(self, namespace: str, name: str, uid: str) -> Claim:
-        """Return the claim that the kubelet names. ApiError: it can't be read; NodeError: it is another one."""
+        """Return the claim that the kubelet names.
+
+        Raises:
+            ApiError: if it can't be read.
+            NodeError: if it is another one by now, or has nothing of this node that is supported.
+        """
         return self._ask(namespace, name, lambda claim: parse(claim, uid, self._node))
 
     def gone(self, held: PreparedClaim) -> bool:
-        """Return whether a claim no longer has what it holds here. ApiError: that is not known.
+        """Return whether a claim is no longer allocated the devices that it holds here.
 
-        A node that asks by its kubelet's access is told of the claims of its pods alone, of all others the same.
+        A node that asks by its kubelet's access can read the claims of its pods alone; to all others it is refused.
+
+        Raises:
+            ApiError: if the API does not say.
         """
         where = held.namespace, held.name
         try:
@@ -76,7 +88,7 @@ class ClaimApi:
             raise
 
     def moved(self, held: PreparedClaim) -> bool:
-        """Return whether the API says that a claim is allocated other devices than it holds, or none."""
+        """Return whether a claim is allocated other devices than it holds, or none, by the API."""
         where = held.namespace, held.name
         try:
             return self._ask(*where, lambda claim: _is(claim, held) and _differs(claim, held))
@@ -90,7 +102,7 @@ class ClaimApi:
             doing = f"reading the pod {claim.namespace}/{name}"
             path = POD.format(quote(claim.namespace), quote(name))
             try:
-                containers += self._access.ask(doing, "GET", path, look=from_pod)
+                containers += self._access.ask(doing, "GET", path, look=_from_pod)
             except ApiError as error:
                 if error.status != MISSING:
                     return None
@@ -109,6 +121,34 @@ class ClaimApi:
         return result
 
 
+def _from_pod(pod: Json) -> tuple[Container, ...]:
+    """Return the containers of a pod (v1). Its status names the claims that were made for it."""
+    spec, status = pod["spec"], pod.get("status") or {}
+    names = {
+        item["name"]: item["resourceClaimName"]
+        for item in (
+            *(spec.get("resourceClaims") or ()),
+            *(status.get("resourceClaimStatuses") or ()),
+        )
+        if item.get("resourceClaimName")
+    }
+    result = []
+    for container in (*(spec.get("initContainers") or ()), *spec["containers"]):
+        resources = container.get("resources") or {}
+        claims = tuple(
+            (names[claim["name"]], str(claim.get("request") or ALL))
+            for claim in resources.get("claims") or ()
+            if claim["name"] in names
+        )
+        extended = tuple(
+            name
+            for name, amount in (resources.get("limits") or {}).items()
+            if name.startswith(RESOURCES) and str(amount) != "0"
+        )
+        result.append(Container(str(container.get("name", "")), claims, extended))
+    return tuple(result)
+
+
 def _is(claim: Json, held: PreparedClaim) -> bool:
     return bool(claim["metadata"]["uid"] == held.uid)
 
@@ -122,7 +162,12 @@ def _differs(claim: Json, held: PreparedClaim) -> bool:
 
 
 def parse(claim: Json, uid: str, node: str) -> Claim:
-    """Return what an API object says that a claim was given from this node's pool. NodeError, LookupError..."""
+    """Return a claim with its devices of this node's pool, from the API object.
+
+    Raises:
+        NodeError: if it is another claim, or has nothing of this node that is supported.
+        LookupError, TypeError: if the object has another form.
+    """
     meta = claim["metadata"]
     where = f"claim {meta['namespace']}/{meta['name']}"
     if meta["uid"] != uid:
@@ -157,7 +202,6 @@ def _ours(claim: Json) -> list[Json]:
 
 
 def _result(result: Json, config: Any, node: str, where: str) -> Result:
-    """Return one result. NodeError: it is of another node, or of a kind that is not supported."""
     request, device = str(result["request"]), str(result["device"])
     at = f"{where}, request {cut(request)}"
     pool = str(result["pool"])
@@ -169,27 +213,28 @@ def _result(result: Json, config: Any, node: str, where: str) -> Result:
     share = str(result.get("shareID") or "")
     if share:
         check_uid(share)
-    consumed = dict(_consumed(result.get("consumedCapacity") or {}, at))
-    parameters_read, admin = _parameters(request, config, at), bool(result.get("adminAccess"))
-    return Result(request, pool, device, share, consumed, parameters_read, admin)
-
-
-def _consumed(capacity: Json, at: str) -> Iterator[tuple[str, int]]:
-    for name, text in capacity.items():
+    consumed = {}
+    for name, text in (result.get("consumedCapacity") or {}).items():
         short = name.rpartition("/")[2] if name.startswith(f"{DRIVER}/") else name
         if short in CONSUMED:
-            yield short, quantity(text, f"{at}, consumedCapacity.{short}")
+            consumed[short] = quantity(text, f"{at}, consumedCapacity.{short}")
+    admin = bool(result.get("adminAccess"))
+    return Result(request, pool, device, share, consumed, _parameters(request, config, at), admin)
 
 
 def quantity(text: object, key: str) -> int:
-    """Return a quantity's value, which is whole for all that we publish. InputError."""
+    """Return a quantity's value, which is whole for all that we publish.
+
+    Raises:
+        InputError: if it isn't a whole quantity.
+    """
     if not isinstance(text, str) or not QUANTITY.fullmatch(text):
         raise InputError.of(key, text, "a whole quantity such as 10000Mi or 30")
     return int(parse_quantity(text))
 
 
 def _parameters(request: str, config: Any, at: str) -> dict[str, int]:
-    """Return what our parameters say of a request, in its class and in the claim: of each the stricter value."""
+    """Return the parameters of a request, from its class and from the claim: of each the stricter value."""
     merged: dict[str, int] = {}
     for entry in config:
         opaque = entry.get("opaque") or {}
@@ -202,7 +247,11 @@ def _parameters(request: str, config: Any, at: str) -> dict[str, int]:
 
 
 def parameters(raw: object, at: str) -> dict[str, int]:
-    """Return what a ShareConfig says. InputError: it is none, or says what it can't."""
+    """Return the values of a ShareConfig.
+
+    Raises:
+        InputError: if it isn't a ShareConfig, or has a key or value that isn't supported.
+    """
     key = f"{at}, parameters"
     if not isinstance(raw, dict):
         raise InputError.of(key, raw, f"an object of the kind {SHARE_CONFIG}")

@@ -9,8 +9,7 @@ All of it is done under the lock that gpu.node.mig and the services of MIG layou
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 from pathlib import Path
 from typing import Final
@@ -35,6 +34,7 @@ from ..._shared._machine.devices import parse_majors
 from ..._shared._machine.host import Host
 from ..._shared._machine.nvml.real import Nvml, open_nvml
 from ...tools import bounded
+from ...tools.files import inode
 from .cdi import Nodes
 
 LOCK_SECONDS: Final = 25.0  # the kubelet waits for 45
@@ -52,19 +52,27 @@ class Instances:
         self._root, self._lock = root, lock
 
     def era(self) -> str:
-        """Return what differs after each boot and each load of the driver, which no instance outlives."""
+        """Return an identifier of this boot and load of the driver, neither of which an instance outlives."""
         boot = bounded.peek(Path("/proc/sys/kernel/random/boot_id")).strip()
         paths = ("sys/module/nvidia", "proc/driver/nvidia/version")
-        return "/".join([boot, *(_inode(self._root / path) for path in paths)])
+        return "/".join([boot, *(str(inode(self._root / path) or "-") for path in paths)])
 
     def make(self, device: Device, note: Note) -> Instance:
-        """Return the instance of a device, which is made where it is not there.
+        """Return the instance of a device; it is made if it does not exist. One that existed before is used, and stays.
 
-        ``note`` is called before something is made, and again once it is. One that stood before is used, and
-        stays. NodeError: it can't be made, or is in parts.
+        ``note`` is called before something is made, and again once it is.
+
+        Raises:
+            NodeError: if it can't be made, or is in parts.
         """
         instance = _instance(device)
-        with self._gpu(device) as (nvml, gpu):
+        with Host().lock(str(self._lock), timeout=LOCK_SECONDS), open_nvml() as nvml:
+            gpu = _find(nvml, device)
+            if not gpu.mig_current:
+                raise NodeError(
+                    f"{device.device} can't be looked after",
+                    cause=f"GPU {gpu.index} is not in MIG mode",
+                )
             profile = _profile(nvml, gpu, device)
             there = _at(nvml, gpu, instance)
             if there is None and device.admin:
@@ -86,17 +94,37 @@ class Instances:
             return instance
 
     def destroy(self, device: Device) -> None:
-        """Destroy what was made for a device, if that is still there, and nothing else. NvmlError: it is in use."""
+        """Destroy what was made for a device, if that is still there, and nothing else.
+
+        Raises:
+            NodeError: if it is in use, or the driver can't destroy it.
+        """
         instance = _instance(device)
         if not instance.made or instance.era != self.era():
             return
         with Host().lock(str(self._lock), timeout=LOCK_SECONDS), open_nvml() as nvml:
             gpu = _gpu_of(nvml, device)
-            if gpu is not None and gpu.mig_current:  # else its instances are gone
-                _destroy(nvml, gpu, device)
+            if gpu is None or not gpu.mig_current:
+                return  # its instances are gone
+            there = _at(nvml, gpu, instance)
+            if there is None or (instance.gi is not None and there.id != instance.gi):
+                return
+            uuids = [mig.uuid for mig in nvml.mig_devices(gpu) if mig.gi_id == there.id]
+            if instance.uuid and uuids and instance.uuid not in uuids:
+                return
+            users = [str(process) for process in nvml.processes(gpu) if process.gi_id == there.id]
+            if users:
+                raise NodeError(
+                    f"{device.device} is still in use", cause=", ".join(users[:5]), hint=AGAIN
+                )
+            nvml.destroy_instance(gpu, there.id)
 
     def stands(self, device: Device) -> bool:
-        """Return whether the instance of a device is there as it was given away. NodeError: it is not known."""
+        """Return whether the instance of a device exists as it was made or found.
+
+        Raises:
+            NodeError: if the driver does not say.
+        """
         instance = _instance(device)
         if instance.era != self.era():
             return False
@@ -106,32 +134,23 @@ class Instances:
             return any((mig.uuid, mig.gi_id) == (instance.uuid, instance.gi) for mig in migs)
 
     def nodes(self, device: Device) -> Nodes:
-        """Return the device nodes of an instance that is there. NodeError: the driver does not list them."""
+        """Return the device nodes of an instance that is there.
+
+        Raises:
+            NodeError: if the driver does not list it.
+        """
         with open_nvml() as nvml:
             gpu = _find(nvml, device)
             mig = _device(nvml, gpu, _instance(device).gi, device)
-        paths = mig_nodes(gpu, mig, parse_minors(bounded.peek(self._root / MIG_MINORS[1:])))
         majors = parse_majors(bounded.peek(self._root / "proc/devices"), CAPS_MAJOR, exact=True)
-        major = next(iter(majors), 0)
-        return tuple(self._node(path, major) for path in paths)
-
-    def _node(self, path: str, major: int) -> tuple[str, int, int]:
-        """Return a node with its numbers, where nobody has made it yet and the runtime has to."""
-        if not path.startswith(CAPS_FOLDER) or (self._root / path[1:]).exists():
-            return path, 0, 0
-        return path, major, int(path.rpartition("nvidia-cap")[2])
-
-    @contextmanager
-    def _gpu(self, device: Device) -> Iterator[tuple[Nvml, Gpu]]:
-        """Hold the lock over a GPU in MIG mode. NodeError."""
-        with Host().lock(str(self._lock), timeout=LOCK_SECONDS), open_nvml() as nvml:
-            gpu = _find(nvml, device)
-            if not gpu.mig_current:
-                raise NodeError(
-                    f"{device.device} can't be looked after",
-                    cause=f"GPU {gpu.index} is not in MIG mode",
-                )
-            yield nvml, gpu
+        nodes = []
+        for path in mig_nodes(gpu, mig, parse_minors(bounded.peek(self._root / MIG_MINORS[1:]))):
+            if path.startswith(CAPS_FOLDER) and not (self._root / path[1:]).exists():
+                # Nobody has made it yet, so the runtime has to, by its numbers.
+                nodes.append((path, next(iter(majors), 0), int(path.rpartition("nvidia-cap")[2])))
+            else:
+                nodes.append((path, 0, 0))
+        return nodes
 
 
 class Made:
@@ -160,7 +179,7 @@ def _instance(device: Device) -> Instance:
 
 
 def _gpu_of(nvml: Nvml, device: Device) -> Gpu | None:
-    """Return the GPU of a device, None where it was taken away. NvmlError: it may be one that does not answer."""
+    """Return the GPU of a device, None if it was removed; an error if it may be one that does not answer."""
     gpus, broken = nvml.gpus()
     result = next((gpu for gpu in gpus if gpu.uuid == device.gpu), None)
     if result is None and broken:
@@ -175,41 +194,21 @@ def _find(nvml: Nvml, device: Device) -> Gpu:
     return result
 
 
-def _destroy(nvml: Nvml, gpu: Gpu, device: Device) -> None:
-    instance = _instance(device)
-    there = _at(nvml, gpu, instance)
-    if there is None or (instance.gi is not None and there.id != instance.gi):
-        return
-    uuids = [
-        mig_device.uuid for mig_device in nvml.mig_devices(gpu) if mig_device.gi_id == there.id
-    ]
-    if instance.uuid and uuids and instance.uuid not in uuids:
-        return
-    users = [str(process) for process in nvml.processes(gpu) if process.gi_id == there.id]
-    if users:
-        raise NodeError(f"{device.device} is still in use", cause=", ".join(users[:5]), hint=AGAIN)
-    nvml.destroy_instance(gpu, there.id)
-
-
 def _profile(nvml: Nvml, gpu: Gpu, device: Device) -> GiProfile:
     instance = _instance(device)
-    for gi_profile in nvml.gi_profiles(gpu):
-        if gi_profile.id == instance.profile_id and instance.start in [
-            at for at, _size in gi_profile.placements
-        ]:
-            return gi_profile
+    for profile in nvml.gi_profiles(gpu):
+        starts = [start for start, _size in profile.placements]
+        if profile.id == instance.profile_id and instance.start in starts:
+            return profile
     cause = f"GPU {gpu.index} has no profile {instance.profile_id} that can begin at slice {instance.start}"
     raise NodeError(f"{device.device} can't be made", cause=cause)
 
 
 def _at(nvml: Nvml, gpu: Gpu, instance: Instance) -> GpuInstance | None:
-    place = (instance.profile_id, instance.start)
-    instances = (
-        gpu_instance
-        for gpu_instance in nvml.gpu_instances(gpu)
-        if (gpu_instance.profile_id, gpu_instance.start) == place
-    )
-    return next(instances, None)
+    for gpu_instance in nvml.gpu_instances(gpu):
+        if (gpu_instance.profile_id, gpu_instance.start) == (instance.profile_id, instance.start):
+            return gpu_instance
+    return None
 
 
 def _create(nvml: Nvml, gpu: Gpu, profile: GiProfile, start: int) -> int:
@@ -218,7 +217,7 @@ def _create(nvml: Nvml, gpu: Gpu, profile: GiProfile, start: int) -> int:
     except NvmlError as error:
         if error.code != INSUFFICIENT_RESOURCES:
             raise
-        names = {gi_profile.id: gi_profile.name for gi_profile in nvml.gi_profiles(gpu)}
+        names = {existing.id: existing.name for existing in nvml.gi_profiles(gpu)}
         there = [
             f"{names.get(gpu_instance.profile_id)} at {gpu_instance.start}:{gpu_instance.size}"
             for gpu_instance in nvml.gpu_instances(gpu)
@@ -231,35 +230,22 @@ def _create(nvml: Nvml, gpu: Gpu, profile: GiProfile, start: int) -> int:
 
 
 def _fill(nvml: Nvml, gpu: Gpu, gi: int, profile: GiProfile, *, made: bool) -> None:
-    """See that one compute instance takes all of the GPU instance. NodeError: somebody divided it."""
-    gpu_instance_found = next(
-        gpu_instance for gpu_instance in nvml.gpu_instances(gpu) if gpu_instance.id == gi
-    )
-    if not gpu_instance_found.cis and made:
-        nvml.create_compute_instance(gpu, gi, parse(profile.name).g, 0)
-    elif [ci.slices for ci in gpu_instance_found.cis] != [parse(profile.name).g]:
+    """Make one compute instance of all of the GPU instance, an error if it is divided already."""
+    cis = next(instance.cis for instance in nvml.gpu_instances(gpu) if instance.id == gi)
+    slices = parse(profile.name).g
+    if not cis and made:
+        nvml.create_compute_instance(gpu, gi, slices, 0)
+    elif [ci.slices for ci in cis] != [slices]:
         raise NodeError(
             f"GPU instance {gi} of GPU {gpu.index} can't be given as a whole",
-            cause=f"it has {len(gpu_instance_found.cis)} compute instances that somebody else made",
+            cause=f"it has {len(cis)} compute instances that somebody else made",
             hint="destroy it, or give it a compute instance that takes all of it",
         )
 
 
 def _device(nvml: Nvml, gpu: Gpu, gi: int | None, device: Device) -> MigDevice:
-    result = next(
-        (mig_device for mig_device in nvml.mig_devices(gpu) if mig_device.gi_id == gi), None
-    )
-    if result is None:
-        raise NodeError(
-            f"{device.device} is not there",
-            cause="the driver lists no MIG device for it",
-            hint=AGAIN,
-        )
-    return result
-
-
-def _inode(path: Path) -> str:
-    try:
-        return str(path.stat().st_ino)
-    except OSError:
-        return "-"
+    for mig_device in nvml.mig_devices(gpu):
+        if mig_device.gi_id == gi:
+            return mig_device
+    cause = "the driver lists no MIG device for it"
+    raise NodeError(f"{device.device} is not there", cause=cause, hint=AGAIN)

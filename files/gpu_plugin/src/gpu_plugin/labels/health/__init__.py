@@ -1,4 +1,4 @@
 # Copyright (c) 2026, the gpu.node authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""What the cluster is told of GPUs that are unhealthy: Events of the node, and a condition of it."""
+"""Reports of unhealthy GPUs to the cluster: Events of the node, and a condition of it."""

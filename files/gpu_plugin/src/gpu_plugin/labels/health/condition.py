@@ -15,6 +15,7 @@ TYPE: Final = "GPUHealthy"
 HEARTBEAT: Final = 300.0  # seconds after which one that did not change is written again
 PAUSE: Final = 10.0  # seconds between two changes
 MOST: Final = 8  # faults that a message names
+REMOVAL: Final = {"$patch": "delete"}
 STRATEGIC: Final = "application/strategic-merge-patch+json"
 
 Json = dict[str, Any]
@@ -38,7 +39,7 @@ def condition(state: Mapping[str, Any] | None, faults: Faults | None) -> Json:
 def due(
     desired: Json, before: Mapping[str, Any], seconds: float, spread: float = 1.0
 ) -> Json | None:
-    """Return the condition to write after an earlier one, None where nothing has to be written.
+    """Return the condition to write after an earlier one, None if nothing has to be written.
 
     ``spread`` lengthens the time between two that are the same, so that nodes do not keep in step.
     """
@@ -51,7 +52,7 @@ def due(
 
 
 def usable(before: object) -> Json:
-    """Return the condition that was written earlier, nothing where it can't be that."""
+    """Return the condition that was written earlier, empty if the data has another form."""
     if not isinstance(before, dict) or not isinstance(before.get("at"), (int, float)):
         return {}
     whole = all(isinstance(before.get(key), str) for key in ("status", "lastTransitionTime"))
@@ -59,13 +60,8 @@ def usable(before: object) -> Json:
 
 
 def patch(desired: Json) -> Json:
-    """Return the patch that writes this condition and no other."""
+    """Return the patch that writes this condition and no other; REMOVAL removes it."""
     return {"status": {"conditions": [{"type": TYPE, **desired}]}}
-
-
-def removal() -> Json:
-    """Return the patch that takes the condition away."""
-    return patch({"$patch": "delete"})
 
 
 def _of(status: str, reason: str, message: str) -> Json:

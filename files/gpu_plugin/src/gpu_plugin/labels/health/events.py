@@ -3,7 +3,7 @@
 
 """Which Event is to be written next, after those that were written before. Pure.
 
-Changes are told, not states: what was told is remembered, so that a restart tells nothing twice. An
+Changes are reported, not states: what was reported is remembered, so that a restart reports nothing twice. An
 Event that happens again becomes the same one with a higher count, as client-go's recorder does it.
 """
 
@@ -23,29 +23,31 @@ WARNINGS: Final = (SICK, MIG_FAILED)
 COMPONENT: Final = "gpu-node-labels"
 NAMESPACE: Final = "default"  # where Events of objects without a namespace are
 PATH: Final = f"/api/v1/namespaces/{NAMESPACE}/events"
-PAUSE: Final = 30.0  # seconds between two Events of one device: what passes in between is not told
+PAUSE: Final = (
+    30.0  # seconds between two Events of one device: what passes in between is not reported
+)
 KEPT: Final = 3600.0  # seconds for which API servers keep an Event by default
 LONGEST: Final = 1000  # of a message, of which Kubernetes takes 1024 bytes
 
 Json = dict[str, Any]
-Told = Mapping[str, Json]  # by place: text, device, at, and the Events by reason
+Records = Mapping[str, Json]  # by place: text, device, at, and the Events by reason
 
 
 @dataclass(frozen=True)
 class Notice:
-    """An Event to write; ``again`` is its name where it only counts on from an earlier one."""
+    """An Event to write; ``again`` is its name if it only counts on from an earlier one."""
 
     place: str
     reason: str
     again: str
     body: Json
-    told: Json  # what is told of the place then
+    record: Json  # what is remembered of the place then
 
 
-def next_notice(faults: Faults, events: Told, node: str, seconds: float) -> Notice | None:
-    """Return the next Event, None where there is nothing to tell or it is too early."""
-    for place in sorted({*faults, *events}):
-        before = events.get(place, {})
+def next_notice(faults: Faults, records: Records, node: str, seconds: float) -> Notice | None:
+    """Return the next Event, None if there is nothing to report or it is too early."""
+    for place in sorted({*faults, *records}):
+        before = records.get(place, {})
         fault = faults.get(place)
         text = fault.text if fault else ""
         if text == before.get("text", "") or age(before, seconds) < PAUSE:
@@ -53,27 +55,38 @@ def next_notice(faults: Faults, events: Told, node: str, seconds: float) -> Noti
         device = fault.device if fault else before["device"]
         reason = SICK if fault else WELL
         message = f"{device}: {text}" if fault else f"{device} is healthy again"
-        return _notice(place, reason, message, before, node, seconds, text, device)
+        events = dict(before.get("events", {}))
+        last, again, count = events.get(reason), "", 1
+        if last and age(last, seconds) < KEPT:
+            again, count = last["name"], last["count"] + 1
+            stamp = moment(seconds)
+            body = {"count": count, "lastTimestamp": stamp, "message": _bounded(message)}
+        else:
+            body = single(node, reason, message, seconds)
+        name = again or body["metadata"]["name"]
+        events[reason] = {"name": name, "count": count, "at": seconds}
+        record = {"text": text, "device": device, "at": seconds, "events": events}
+        return Notice(place, reason, again, body, record)
     return None
 
 
-def remembered(events: Told, seconds: float) -> Told:
-    """Return what is still worth knowing: the faults, and Events that may be counted on."""
+def remembered(records: Records, seconds: float) -> Records:
+    """Return the records that still matter: faults, and Events that may be counted on."""
     return {
-        place: event
-        for place, event in events.items()
-        if event["text"] or age(event, seconds) < KEPT
+        place: record
+        for place, record in records.items()
+        if record["text"] or age(record, seconds) < KEPT
     }
 
 
 def age(event: Mapping[str, Any], seconds: float) -> float:
-    """Return how long ago something was written; what is from the future, by a wrong clock, is old."""
+    """Return how long ago something was written. What is from the future, by a wrong clock, is infinitely old."""
     passed = seconds - float(event.get("at", 0))
     return passed if passed >= 0 else float("inf")
 
 
-def usable(raw: object) -> Told:
-    """Return what was told earlier, nothing where it can't be that."""
+def usable(raw: object) -> Records:
+    """Return the records of an earlier process, empty if the data has another form."""
     return raw if isinstance(raw, dict) and all(map(_is_usable, raw.values())) else {}
 
 
@@ -95,47 +108,18 @@ def _number(value: object) -> bool:
     return isinstance(value, (int, float)) and not isinstance(value, bool)
 
 
-def _notice(
-    place: str,
-    reason: str,
-    message: str,
-    before: Mapping[str, Any],
-    node: str,
-    seconds: float,
-    text: str,
-    device: str,
-) -> Notice:
-    events = dict(before.get("events", {}))
-    last = events.get(reason)
-    stamp = moment(seconds)
-    if last and age(last, seconds) < KEPT:
-        name, count = last["name"], last["count"] + 1
-        body = {"count": count, "lastTimestamp": stamp, "message": _bounded(message)}
-    else:
-        last, count = None, 1
-        body = single(node, reason, message, seconds)
-        name = body["metadata"]["name"]
-    events[reason] = {"name": name, "count": count, "at": seconds}
-    after = {"text": text, "device": device, "at": seconds, "events": events}
-    return Notice(place, reason, name if last else "", body, after)
-
-
 def single(node: str, reason: str, message: str, seconds: float) -> Json:
     """Return an Event of its own."""
-    name = f"{node[:200]}.{int(seconds * 1e9):x}"
-    return _whole(name, node, reason, _bounded(message), moment(seconds))
-
-
-def _whole(name: str, node: str, reason: str, message: str, stamp: str) -> Json:
+    stamp = moment(seconds)
     return {
         "apiVersion": "v1",
         "kind": "Event",
-        "metadata": {"name": name, "namespace": NAMESPACE},
+        "metadata": {"name": f"{node[:200]}.{int(seconds * 1e9):x}", "namespace": NAMESPACE},
         # The kubelet's own Events have the name of the node as its uid too.
         "involvedObject": {"apiVersion": "v1", "kind": "Node", "name": node, "uid": node},
         "type": "Warning" if reason in WARNINGS else "Normal",
         "reason": reason,
-        "message": message,
+        "message": _bounded(message),
         "count": 1,
         "firstTimestamp": stamp,
         "lastTimestamp": stamp,

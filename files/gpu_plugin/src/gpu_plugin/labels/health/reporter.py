@@ -16,7 +16,7 @@ from ...cluster.access import Access
 from ...cluster.rate import Rate
 from ...tools import logs
 from ...tools.chores import Backoff
-from ...tools.files import VERSION, StateFile, StateUnusable, read
+from ...tools.files import StateFile, recall
 from ..owned import METADATA
 from . import condition as conditions
 from . import events
@@ -34,7 +34,7 @@ EVENTS, CONDITION = "events", "condition"
 
 
 class Reporter:
-    """Tells the cluster of one node. ``access`` is asked for when there is something to write."""
+    """Reports the GPUs' health of one node to the cluster. ``access`` is called when there is something to write."""
 
     def __init__(
         self,
@@ -50,35 +50,36 @@ class Reporter:
         self._next = {EVENTS: 0.0, CONDITION: 0.0}
         self._spread = 1.0
         self._seen_at = clock()
-        self._events: Mapping[str, dict[str, Any]] = {}
+        self._events: events.Records = {}
         self._condition: Mapping[str, Any] = {}
         self._problems = {EVENTS: "", CONDITION: ""}
-        self._recall(path)
+        trouble = "what was reported about the GPUs' health is lost"
+        memory: dict[str, Any] = recall(path, trouble, lambda data: data, {})
+        if memory.get("node") == node:
+            self._events = events.usable(memory.get("told"))
+            self._condition = conditions.usable(memory.get("condition"))
 
     def keep(
         self, state: Mapping[str, Any] | None, *, events_wanted: bool, condition: bool
     ) -> dict[str, str]:
-        """Write at most one Event and the condition, where they are asked for and due.
+        """Write at most one Event and the condition, if they are asked for and due.
 
-        Returns what failed the last time, by what it is about.
+        Return what failed the last time, by what it is about.
         """
         moment = self._clock()
         node_faults = faults(state)
         if state is not None:
             self._seen_at = moment
         if events_wanted and node_faults is not None:
-            self._try(EVENTS, moment, lambda: self._tell(node_faults, moment))
+            self._try(EVENTS, moment, lambda: self._write_event(node_faults, moment))
         if condition and (state is not None or moment - self._seen_at >= GRACE):
-            self._try(
-                CONDITION,
-                moment,
-                lambda: self._keep(conditions.condition(state, node_faults), moment),
-            )
+            desired = conditions.condition(state, node_faults)
+            self._try(CONDITION, moment, lambda: self._write_condition(desired, moment))
         elif not condition and self._condition:
             self._try(CONDITION, moment, self.remove)
         return {about: why for about, why in self._problems.items() if why}
 
-    def say_mig(self, name: str, reason: str, *, failed: bool) -> None:
+    def report_mig(self, name: str, reason: str, *, failed: bool) -> None:
         """Write an Event about the MIG layout that the node's label names; one that is refused is only logged."""
         message = f"{name}: {reason}" if reason else f"the GPUs have the MIG layout {name}"
         kind = events.MIG_FAILED if failed else events.MIG_MADE
@@ -89,14 +90,18 @@ class Reporter:
             logs.warning("an Event can't be written", cause=error)
 
     def remove(self) -> None:
-        """Take the condition away, if it was written. ApiError."""
+        """Remove the condition, if it was written.
+
+        Raises:
+            ApiError: if the API does not remove it.
+        """
         if self._condition:
-            self._patch("removing", conditions.removal())
+            self._patch("removing", conditions.patch(conditions.REMOVAL))
             self._condition = {}
             self._remember()
 
     def _try(self, about: str, moment: float, work: Callable[[], None]) -> None:
-        """Do it, and again after a pause where it fails. Other work of the process goes on meanwhile."""
+        """Do the work, again after a pause if it fails. Other work of the process goes on meanwhile."""
         if moment < self._next[about] <= moment + PAUSES[1]:  # unless the clock was turned back
             return
         try:
@@ -108,7 +113,7 @@ class Reporter:
         self._problems[about] = ""
         self._backoff[about].reset()
 
-    def _tell(self, node_faults: Faults, moment: float) -> None:
+    def _write_event(self, node_faults: Faults, moment: float) -> None:
         self._events = events.remembered(self._events, moment)
         notice = events.next_notice(node_faults, self._events, self._node, moment)
         if notice is None or not self._rate.ready():
@@ -118,12 +123,12 @@ class Reporter:
             self._ask(doing, "POST", events.PATH, notice.body)
         elif not self._counted(doing, notice):
             return
-        self._events = {**self._events, notice.place: notice.told}
+        self._events = {**self._events, notice.place: notice.record}
         self._remember()
         logs.info("event written", reason=notice.reason, message=notice.body["message"])
 
     def _counted(self, doing: str, notice: events.Notice) -> bool:
-        """Let an Event count on; where it has run out, forget it, so that it is made anew."""
+        """Count an Event on. One that the API server has dropped is forgotten, so that it is made anew."""
         try:
             self._ask(doing, "PATCH", f"{events.PATH}/{notice.again}", notice.body)
         except ApiError as error:
@@ -139,7 +144,7 @@ class Reporter:
         kind = JSON if method == "POST" else MERGE
         self._access().ask(doing, method, path, body, kind=kind, rights=EVENT_RIGHTS)
 
-    def _keep(self, desired: dict[str, Any], moment: float) -> None:
+    def _write_condition(self, desired: dict[str, Any], moment: float) -> None:
         condition = conditions.due(desired, self._condition, moment, self._spread)
         if condition is None:
             return
@@ -160,20 +165,9 @@ class Reporter:
             rights=STATUS_RIGHTS,
         )
 
-    def _recall(self, path: Path) -> None:
-        """Take over what an earlier process of this node has written."""
-        try:
-            memory = read(path, (VERSION,)) or {}
-        except StateUnusable as error:
-            logs.warning("what was reported about the GPUs' health is lost", cause=error)
-            return
-        if memory.get("node") == self._node:
-            self._events = events.usable(memory.get("told"))
-            self._condition = conditions.usable(memory.get("condition"))
-
     def _remember(self) -> None:
         memory = {"node": self._node, "told": self._events, "condition": self._condition}
         try:
             self._file.write(memory)
-        except OSError as error:  # it is told all the same, and perhaps again after a restart
+        except OSError as error:  # it is reported all the same, and perhaps again after a restart
             logs.warning("what was reported about the GPUs' health can't be kept", cause=error)

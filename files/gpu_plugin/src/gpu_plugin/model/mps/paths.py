@@ -64,12 +64,12 @@ class Names:
 
 
 def settings_file(device: str, folder: str = SETTINGS) -> str:
-    """Return where the settings of a device's manager are. It is there while the device is shared."""
+    """Return the path of a device's settings. The file is there while the device is shared."""
     return f"{folder}/{device}.settings.json"
 
 
 def problem_of_root(root: str) -> str:
-    """Return what is expected instead of a root, empty where it is good."""
+    """Return what is expected instead of a root, empty if it is valid."""
     if not PLAIN.fullmatch(root):
         return "a path of letters, digits and /._+@:-"
     if ".." in root.split("/"):
@@ -84,7 +84,7 @@ def _longest_socket(ipc: str) -> int:
 
 
 def daemon_environment(names: Names, own: str) -> dict[str, str]:
-    """Return what the control daemon and those who ask it need; ``own`` is its own directory."""
+    """Return the variables of the control daemon and of its clients; ``own`` is its own directory."""
     return {
         "CUDA_VISIBLE_DEVICES": names.device,
         "CUDA_MPS_PIPE_DIRECTORY": own,

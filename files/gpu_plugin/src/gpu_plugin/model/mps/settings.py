@@ -1,7 +1,7 @@
 # Copyright (c) 2026, the gpu.node authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""How a device is shared by MPS: what is asked of its daemon, one share's bounds, what containers get. Pure."""
+"""How a device is shared by MPS: its daemon's settings, the bounds of a share, and what containers get. Pure."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ class Shares:
     most: int = 1
 
     def of(self, count: int) -> Bounds:
-        """Return what a container with so many shares may have; rounded down, to stay within all."""
+        """Return the bounds of a container with so many shares, rounded down to stay within all."""
         if not 1 <= count <= self.most:
             raise NodeError(
                 f"{count} shares of one device can't be given to one container",
@@ -93,7 +93,7 @@ class Shares:
 
     @property
     def default(self) -> Bounds:
-        """What bounds a client that says nothing: a client can lower a default, never raise it."""
+        """The bounds of a client that sets none: a client can lower a default, never raise it."""
         return self.of(self.most)
 
 
@@ -125,14 +125,22 @@ def parse_percent(key: str, text: str) -> Percent:
 
 @dataclass(frozen=True)
 class Settings:
-    """How a device is shared. ``memory`` and ``threads`` are one share's, None: an equal part.
+    """How a device is shared.
 
-    ``combine`` is how many shares a container may have together, ``drain`` how many seconds clients
-    have to end when the daemon has to, and ``on_busy`` what holds until then. With ``multi_user``
-    clients of all users share a server, with None where the program has such. ``pipe_access`` is what
-    containers may do in the pipe directory, ``shm_size`` the bytes of the device's /dev/shm, 0: an
-    equal part of half the memory.
-    The daemon's files are below ``root``. ``owner`` is the process that wants the device shared.
+    Attributes:
+        replicas: The number of shares.
+        memory: The memory of a share, None for an equal part.
+        threads: The threads of a share, None for an equal part.
+        combine: How many shares a container may have together.
+        overcommit: Whether the shares may come to more than the device.
+        priority: The priority of clients.
+        drain: How many seconds clients have to end when the daemon has to.
+        on_busy: What happens to clients that are in the way of a change.
+        multi_user: Whether clients of all users share a server, None if the program can.
+        pipe_access: What containers may do in the pipe directory.
+        shm_size: The bytes of the device's /dev/shm, 0 for an equal part of half the node's memory.
+        root: The folder of the daemon's files.
+        owner: The process that shares the device.
     """
 
     replicas: int
@@ -150,7 +158,7 @@ class Settings:
     owner: str = DEVICE_PLUGIN
 
     def to_json(self) -> str:
-        """Return what from_json() reads. Managers of earlier releases know no owner but the first."""
+        """Return what from_json() reads. Managers of earlier releases know only the device plugin as owner."""
         percent = {k: str(v) for k, v in vars(self).items() if isinstance(v, Percent)}
         data = {"version": VERSION, **vars(self), **percent, "multi_user": bool(self.multi_user)}
         if self.owner == DEVICE_PLUGIN:
@@ -158,19 +166,18 @@ class Settings:
         return json.dumps(data, indent=2) + "\n"
 
     def on(self, compute_capability: tuple[int, int], root: str) -> Settings:
-        """Return the settings for a device: before Volta no users share a server, unless that is asked for."""
+        """Return the settings for a device. Before Volta users don't share a server, unless that is configured."""
         old = self.multi_user is None and compute_capability < VOLTA
         return replace(self, root=root, multi_user=False if old else self.multi_user)
 
     def suits(self, other: Settings) -> bool:
-        """Return whether a control daemon with these is one with the others.
+        """Return whether a control daemon with these settings can serve the others unchanged.
 
-        Containers have the priority, its end alone has to do with the rest, and whoever owns it.
+        Priority is set per container, ``drain`` and ``on_busy`` only matter at its end, so they and the owner are
+        ignored.
         """
-        comparable = replace(
-            self, priority=other.priority, drain=other.drain, on_busy=other.on_busy
-        )
-        return replace(comparable, owner=other.owner) == other
+        ignored = ("priority", "drain", "on_busy", "owner")
+        return replace(self, **{name: getattr(other, name) for name in ignored}) == other
 
     def shares(
         self,
@@ -180,7 +187,8 @@ class Settings:
     ) -> Shares:
         """Return the shares of a device with so many bytes, and so many slices of those that its GPU has.
 
-        NodeError: they don't add up, or the architecture has no multi-user servers, which are asked for.
+        Raises:
+            NodeError: if they don't add up, or ``multi_user`` is set and the architecture has no such servers.
         """
         self._check_counts(compute_capability, *slices)
         threads = self.threads.of(100) if self.threads else Fraction(100, self.replicas)
@@ -238,7 +246,11 @@ def _check_memory(shares: Shares, count: int, total: int, hint: str = "") -> Non
 
 
 def from_json(text: str) -> Settings:
-    """Return the settings in a text. NodeError: it has not each of them, or anything else."""
+    """Return the settings in a text.
+
+    Raises:
+        NodeError: if it lacks one of them, or has anything else.
+    """
     try:
         data = json_data.loads(text)
     except ValueError as error:
@@ -260,7 +272,7 @@ Reader = Callable[[str, Any], Any]
 
 
 def whole(least: int) -> Reader:
-    """Return what reads a whole number."""
+    """Return the reader of a whole number."""
 
     def read(name: str, value: Any) -> int:
         if not is_whole(value) or value < least:
@@ -272,10 +284,7 @@ def whole(least: int) -> Reader:
 
 def _one_of(*allowed: Any) -> Reader:
     def read(name: str, value: Any) -> Any:
-        if not any(
-            type(value) is type(allowed_value) and value == allowed_value
-            for allowed_value in allowed
-        ):
+        if (type(value), value) not in [(type(each), each) for each in allowed]:
             raise InputError.of(name, value, f"one of {', '.join(map(str, allowed))}")
         return value
 
@@ -331,7 +340,7 @@ class Mount(NamedTuple):
 
 @dataclass(frozen=True)
 class Part:
-    """What a container gets with its shares."""
+    """The variables and mounts of a container with its shares."""
 
     envs: dict[str, str]
     mounts: tuple[Mount, ...]
@@ -339,7 +348,7 @@ class Part:
 
 @dataclass(frozen=True)
 class Offer:
-    """A device that is advertised in shares. ``own_shm``: its daemon has a shm of its own."""
+    """A device that is advertised in shares. ``own_shm`` says whether its daemon has a /dev/shm of its own."""
 
     names: Names
     settings: Settings
@@ -347,11 +356,15 @@ class Offer:
     own_shm: bool = True
 
     def part(self, count: int) -> Part:
-        """Return what a container with so many shares gets. NodeError: they are too many."""
+        """Return what a container with so many shares gets.
+
+        Raises:
+            NodeError: if they are too many.
+        """
         return part_within(self.shares.of(count), self.names, self.settings, own_shm=self.own_shm)
 
     def agrees(self, state: Mapping[str, Any]) -> bool:
-        """Return whether a manager's state names the limits, users and directory that are asked for."""
+        """Return whether a manager's state has the limits, users and directory of this offer."""
         limits = state["limits"]
         reported = (state["replicas"], limits["asked"], limits["default"])
         shares = self.shares
@@ -361,7 +374,7 @@ class Offer:
 
 
 def part_within(bounds: Bounds, names: Names, settings: Settings, *, own_shm: bool) -> Part:
-    """Return what a container gets that may have so much of a device."""
+    """Return what a container with these bounds gets."""
     envs = {
         "CUDA_MPS_PIPE_DIRECTORY": PIPE_IN_CONTAINER,
         "CUDA_MPS_PINNED_DEVICE_MEM_LIMIT": f"0={bounds.memory_mib}M",  # the one device that it sees

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, the gpu.node authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""What all replicas share: Secrets of the webhook, the configuration by which API servers know it, and its path."""
+"""The objects that all replicas share: Secrets of the webhook, the configuration for API servers, and its path."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ T = TypeVar("T")
 
 
 def again(look: Callable[[], T]) -> T:
-    """Return what comes of a look, which begins anew where another replica was quicker. ApiError."""
+    """Return the result of a look, which begins anew if another replica was quicker."""
     for _attempt in range(ATTEMPTS):
         try:
             return look()
@@ -54,20 +54,28 @@ def again(look: Callable[[], T]) -> T:
     raise last
 
 
-class Told:
+class SharedObjects:
     """The Secrets of a namespace, and the MutatingWebhookConfiguration of a name."""
 
     def __init__(self, access: Access, namespace: str, configuration: str) -> None:
         self._access, self._namespace, self._configuration = access, namespace, configuration
 
     def secret(self, name: str) -> Json:
-        """Return a Secret. ApiError."""
+        """Return a Secret.
+
+        Raises:
+            ApiError: if it can't be read.
+        """
         doing = f"reading the Secret {name} in {self._namespace}"
         hint = "create it empty, as files/kubernetes has it: the webhook fills it"
         return self._read(doing, self._secret(name), RIGHTS, hint)
 
     def write(self, secret: Json, data: Mapping[str, str], notes: Mapping[str, str]) -> None:
-        """Write texts and annotations into a Secret that is as it was read. ApiError."""
+        """Write texts and annotations into a Secret.
+
+        Raises:
+            ApiError: if it can't be written, or has changed since it was read.
+        """
         metadata = dict(secret["metadata"])
         metadata["annotations"] = {**(metadata.get("annotations") or {}), **notes}
         texts = {key: encoded(text) for key, text in data.items()}
@@ -76,13 +84,22 @@ class Told:
         self._access.ask(doing, "PUT", path, body, rights=RIGHTS)
 
     def configuration(self) -> Json:
-        """Return the configuration. ApiError."""
+        """Return the configuration.
+
+        Raises:
+            ApiError: if it can't be read.
+        """
         doing = f"reading the MutatingWebhookConfiguration {self._configuration}"
         hint = "create it, as files/kubernetes has it: the webhook adds its CA bundle and its path"
         return self._read(doing, f"{CONFIGURATIONS}/{self._configuration}", HOOK_RIGHTS, hint)
 
-    def tell(self, configuration: Json, change: Callable[[Json], Json]) -> None:
-        """Let each clientConfig be what ``change`` makes of it, if nobody has changed them since. ApiError."""
+    def configure(self, configuration: Json, change: Callable[[Json], Json]) -> None:
+        """Replace each clientConfig by what ``change`` makes of it.
+
+        Raises:
+            ApiError: if the configuration can't be written, or has changed since it was read.
+            NodeError: if it has no webhook.
+        """
         hooks = configuration.get("webhooks") or ()
         if not hooks:
             raise NodeError(f"{self._configuration} has no webhook", hint="apply it again")
@@ -117,7 +134,7 @@ def encoded(text: str) -> str:
 
 
 def decoded(data: Any) -> str:
-    """Return what such data says, an empty text where it can't be read."""
+    """Return the text of such data, empty if it can't be read."""
     try:
         return base64.b64decode(str(data or ""), validate=True).decode()
     except (binascii.Error, UnicodeDecodeError):
@@ -125,18 +142,22 @@ def decoded(data: Any) -> str:
 
 
 class Path:
-    """The path of reviews, which nobody can guess: API servers are told it, so that others ask in vain.
+    """The path of reviews, which nobody can guess: only API servers know it, so that others ask in vain.
 
-    It is kept in a Secret that all replicas share, and written into the configuration. Few may read either, but
-    API servers show it to whoever creates a pod while no webhook answers. So it is made anew all the time: each
+    It is stored in a Secret that all replicas share, and written into the configuration. Few may read either, but
+    API servers show it to anybody who creates a pod while no webhook answers. So it is made anew all the time: each
     replica knows a new one for a while before API servers do, and the one before for a while afterwards.
     """
 
-    def __init__(self, api: Told, secret: str) -> None:
+    def __init__(self, api: SharedObjects, secret: str) -> None:
         self._api, self._secret = api, secret
 
     def look(self, time: float) -> tuple[str, ...]:
-        """Return the paths to be heard at, without a slash. NodeError: it is tried again."""
+        """Return the paths to serve reviews at, without a slash.
+
+        Raises:
+            NodeError: if the Secret or the configuration can't be used; it is tried again.
+        """
         return again(lambda: self._look(time))
 
     def _look(self, time: float) -> tuple[str, ...]:
@@ -146,12 +167,12 @@ class Path:
             paths, since = [secrets.token_hex(BYTES), *paths[:1]], time
             self._api.write(secret, {FIELD: " ".join(paths)}, {SINCE: f"{since:.0f}"})
         asked = paths[-1] if time - since < KNOWN else paths[0]
-        self._api.tell(self._api.configuration(), lambda client: leading(client, asked))
+        self._api.configure(self._api.configuration(), lambda client: leading(client, asked))
         return tuple(paths) if time - since < 2 * KNOWN else (paths[0],)
 
 
 def _read_paths(secret: Json) -> tuple[list[str], float]:
-    """Return the paths and when the newest one was made; what can't be read counts as missing."""
+    """Return the paths and the time of the newest one; what can't be read counts as missing."""
     paths = decoded((secret.get("data") or {}).get(FIELD)).split(" ")
     since = str(((secret.get("metadata") or {}).get("annotations") or {}).get(SINCE))
     if len(paths) > 2 or not all(map(OWN.fullmatch, paths)):
