@@ -10,7 +10,7 @@ import math
 import typing as t
 
 from .._base.errors import InputError, NodeError
-from .._base.gpu import Firmware
+from .._base.gpu import COMPUTE, COMPUTE_MODES, PROHIBITED, Firmware
 from .._base.steps import IDLE_GPU, Step
 from .._node.users.busy import DRAIN, refuse_if_busy
 from .._repair.case import RepairCases
@@ -23,6 +23,7 @@ TEST = "test_gpus"
 ALWAYS = "always"
 LOAD_TEST = "load test"
 MIG = "it is in MIG mode, and whole GPUs are tested: make a layout without MIG devices first"
+CLOSED = "its compute mode keeps every process out: set compute_mode to default first"
 HINT = "run gpu.node.repair, or replace the GPU; docs/repair/accept.md says what each fault means"
 
 
@@ -129,7 +130,8 @@ def refusal(gpu: ResetGpu) -> str:
         return f"NVML's answer for it: {gpu.signs.answer.value}"
     if gpu.devices.gpu.mig_current or gpu.devices.gpu.mig_pending:
         return MIG
-    return ""
+    mode = str(gpu.reported.now.get(COMPUTE))
+    return CLOSED if COMPUTE_MODES.get(mode) == PROHIBITED else ""
 
 
 def due_gpus(

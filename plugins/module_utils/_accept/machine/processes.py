@@ -29,8 +29,9 @@ CODE = (
     f"import sys; sys.path[:0] = sys.argv[2:]; from {load.__name__} import main; main(sys.argv[1])"
 )
 MOST_OUTPUT = 1 << 20  # bytes
-OTHER_SECONDS = 30.0  # for all but arithmetic, of one GPU
-LINK_SECONDS, SECONDS_A_GPU = 20.0, 5.0  # for links: to start, and for each GPU
+# What no healthy GPU needs, also where all of a node are initialized anew for each process.
+OTHER_SECONDS = 120.0  # for all but arithmetic
+LINK_SECONDS, SECONDS_A_GPU = 60.0, 5.0  # for links
 READ_EVERY = 1.0  # seconds
 MOST_READINGS = 4096  # of a GPU
 PATIENCE = 5.0  # seconds for the last reading

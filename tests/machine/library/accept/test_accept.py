@@ -149,6 +149,13 @@ def test_gpu_in_mig_mode_is_untested(node: AcceptScene) -> None:
     assert "it is in MIG mode" in answer["failed"]
 
 
+def test_gpu_whose_compute_mode_keeps_processes_out_is_untested(node: AcceptScene) -> None:
+    client(node.sim, OPEN + "n.nvmlDeviceSetComputeMode(h, n.NVML_COMPUTEMODE_PROHIBITED)")
+    answer = node.run()
+    assert verdicts(answer) == ["untested", "passed"]
+    assert "set compute_mode to default first" in answer["failed"]
+
+
 def test_check_mode_tests_nothing(node: AcceptScene) -> None:
     answer = node.run(check=True)
     assert answer["changed"]

@@ -95,6 +95,10 @@ def test_links_between_gpus(
         assert not measured.get("wrong")
 
 
+def test_host_is_measured_where_its_near_cpus_are_not_allowed(device: load.Device) -> None:
+    assert load.measure_host(load.Buffer(device), (4095,))["wrong"] == 0
+
+
 def test_copies_that_lose_words_are_wrong(
     device: load.Device, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -45,7 +45,7 @@ OWN: tuple[dict[str, Any], ...] = (
 )
 LINKS: tuple[dict[str, Any], ...] = (
     {"part": "start", "uuid": ""},
-    {"part": "host", "uuid": UUID, "to_device": 55.0, "to_host": 54.0, "near": True, "wrong": 0},
+    {"part": "host", "uuid": UUID, "to_device": 55.0, "to_host": 54.0, "wrong": 0},
     {"part": "peer", "uuid": UUID, "peer": PEER, "gb_per_s": 380.0, "wrong": 0},
 )
 READING = LoadReading(0x4, (5, 16), (5, 16), 61)  # at its power limit, which is no fault
