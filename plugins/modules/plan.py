@@ -177,6 +177,11 @@ status:
     cases_unknown:
       description: Why they are not known.
       type: str
+    acceptance:
+      description:
+        - The GPUs whose last load test by M(gpu.node.accept) found faults, in C(faulty), and those that were not tested
+          as they are, in C(untested), both with the reason. C(unknown) is why that is not known.
+      type: dict
     kernel_log:
       description:
         - Why faults in the kernel's log are not known, such as how many lines about XIDs can't be read, with one of

@@ -80,7 +80,14 @@ def _node(name: str, answer: Answer, info: Answer, models: Models) -> Json:
         "quarantine": aside,
         "cases": describe_cases(status, known, models),
         "cases_unknown": status.get("cases_unknown", ""),
-        "unhealthy": [*_unhealthy(known, status, faults), *map(_describe_quarantine, aside)],
+        "unhealthy": [
+            *_unhealthy(known, status, faults),
+            *map(_describe_quarantine, aside),
+            *(
+                f"load test of {text}"
+                for text in (status.get("acceptance") or {}).get("faulty", ())
+            ),
+        ],
         "reboot": _reboot(answer, status),
         "change": _change(known.get("change") or {}),
         "labels": status.get("labels", {}).get("labels", {}),
@@ -141,8 +148,11 @@ def _part(part: Answer) -> Json:
 def _warnings(answer: Answer) -> t.List[str]:
     """Return what the parts warn of, such as what somebody has done by hand, and which faults can't be judged."""
     of_parts = (text for part in answer.get("parts", ()) for text in part["warnings"])
-    unjudged = (answer.get("status") or {}).get("kernel_log", ())
-    return list(dict.fromkeys([*of_parts, *unjudged]))
+    status = answer.get("status") or {}
+    acceptance = status.get("acceptance") or {}
+    untested = [f"not accepted: {text}" for text in acceptance.get("untested", ())]
+    untested += [text for text in (acceptance.get("unknown"),) if text]
+    return list(dict.fromkeys([*of_parts, *status.get("kernel_log", ()), *untested]))
 
 
 def _quarantine(known: Answer) -> t.List[Json]:

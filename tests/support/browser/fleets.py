@@ -123,6 +123,7 @@ def answer(
             "reboot": list(reboot),
             "cases": rows(RepairCases(None, cases or {})),
             "cases_unknown": "",
+            "acceptance": {"faulty": [], "untested": [], "unknown": ""},
         },
     }
 

@@ -27,6 +27,7 @@ from ..record import PATH, Acceptance, Identity, dump_record, identity_of, parse
 
 LOCK = "/run/gpu-node/locks/acceptance.lock"
 LOCK_SECONDS = 30.0
+ASKING = "reading the versions of the GPUs' firmware"
 
 
 def observe(host: Host) -> AcceptState:
@@ -59,7 +60,7 @@ def read_firmware(addresses: t.Sequence[str]) -> t.Dict[str, Firmware]:
         return versions
 
     try:
-        return within(LATE, "reading the versions of the GPUs' firmware", ask)
+        return within(LATE, ASKING, ask)
     except NvmlError:
         return {}
 
@@ -82,6 +83,20 @@ def unaccepted(host: Host, nvml: Nvml, gpus: t.Sequence[Gpu]) -> Unaccepted:
             number, address = serial(handle), gpu.pci_bus_id
             present[gpu.uuid] = identity_of(version, number, address, firmware(handle))
     return plan.unaccepted(parse_record(text), present, CaseFile(host).read(), read_clock())
+
+
+def unaccepted_gpus(host: Host) -> Unaccepted:
+    """Return the same of all GPUs that answer.
+
+    Raises:
+        NodeError: if a record is damaged, or NVML does not answer.
+    """
+
+    def ask() -> Unaccepted:
+        with open_nvml() as nvml:
+            return unaccepted(host, nvml, nvml.gpus()[0])
+
+    return within(LATE, ASKING, ask) if host.exists(PATH) else Unaccepted()
 
 
 def write_entries(host: Host, entries: t.Mapping[str, Acceptance]) -> None:

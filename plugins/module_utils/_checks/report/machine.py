@@ -10,6 +10,8 @@ import os
 import time
 import typing as t
 
+from ..._accept.machine.observe import unaccepted_gpus
+from ..._accept.plan import Unaccepted
 from ..._base.errors import NodeError
 from ..._device_plugin.machine.status import ask
 from ..._driver.releases.table import parse
@@ -55,6 +57,7 @@ def overview(host: Host, info: t.Mapping[str, t.Any], releases: t.Any = True) ->
         "allocations_unknown": unknown,
         "reboot": status.reboots(pending(host), gpus),
         **_cases(host),
+        "acceptance": _acceptance(host),
         "kernel_log": _kernel_log(host) if info["driver"] else [],
     }
 
@@ -65,6 +68,15 @@ def _cases(host: Host) -> Json:
         return {"cases": cases.rows(CaseFile(host).read()), "cases_unknown": ""}
     except NodeError as error:
         return {"cases": [], "cases_unknown": str(error)}
+
+
+def _acceptance(host: Host) -> Json:
+    """Return the GPUs that are not accepted, or why that is not known."""
+    try:
+        gpus, unknown = unaccepted_gpus(host), ""
+    except NodeError as error:
+        gpus, unknown = Unaccepted(), str(error)
+    return {"faulty": list(gpus.faulty), "untested": list(gpus.untested), "unknown": unknown}
 
 
 def _kernel_log(host: Host) -> t.List[str]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 
 import pytest
+from ansible_collections.gpu.node.plugins.module_utils._accept.record import PATH as RECORD
 from ansible_collections.gpu.node.plugins.module_utils._checks.report.cases import rows, upcoming
 from ansible_collections.gpu.node.plugins.module_utils._checks.report.machine import overview
 from ansible_collections.gpu.node.plugins.module_utils._repair.case import (
@@ -72,6 +73,13 @@ def test_a_node_tells_its_cases_and_no_more_reasons_than_are_read() -> None:
     assert first["attempts"] == [{"action": "reset", "at": 1795320600, "result": ""}]
     assert found["cases_unknown"] == ""
     json.dumps(found)
+
+
+def test_record_of_load_tests_that_is_damaged_is_reported() -> None:
+    report = overview(FakeHost({RECORD: "{"}), BARE)["acceptance"]
+    assert (report["faulty"], report["untested"]) == ([], [])
+    assert report["unknown"]
+    assert overview(FakeHost({}), BARE)["acceptance"]["unknown"] == ""
 
 
 def test_a_damaged_file_of_cases_is_said_and_no_error() -> None:

@@ -200,6 +200,18 @@ def test_a_file_of_cases_that_can_t_be_read_is_said() -> None:
     assert found["cases_unknown"] == "repair.json is damaged"
 
 
+def test_gpus_that_are_not_accepted_are_named() -> None:
+    answer = fleets.answer(gpus())
+    answer["status"]["acceptance"] = {
+        "faulty": ["GPU a: memory: 1 wrong word"],
+        "untested": ["GPU b: it was never tested"],
+        "unknown": "NVML is slow",
+    }
+    (node,) = report({"n": answer})["nodes"]
+    assert "load test of GPU a: memory: 1 wrong word" in node["unhealthy"]
+    assert node["warnings"][-2:] == ["not accepted: GPU b: it was never tested", "NVML is slow"]
+
+
 def test_a_node_can_t_spoil_the_names_of_another_s_gpus() -> None:
     bad = fleets.answer(gpus())
     bad["gpu_info"]["gpus"][0]["name"] = {"no": "name"}
