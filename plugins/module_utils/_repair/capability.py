@@ -95,7 +95,11 @@ class RepairCapability:
         return self._state
 
     def plan(self, state: RepairState) -> Plan:
-        """Return the step that writes the cases, where they change. NodeError: they may not."""
+        """Return the step that writes the cases, where they change.
+
+        Raises:
+            NodeError: if the cases may not change.
+        """
         warnings = state.observation.warnings if state.observation else ()
         request = self._request
         if request.state == OBSERVED or self._applied:
@@ -140,7 +144,11 @@ class RepairCapability:
         return repair_case.record_plan(before, request, cases, state.work.close, current_time, boot)
 
     def apply(self, step: Step) -> None:
-        """Write the cases, as they are by then. NodeError: another run was faster."""
+        """Write the cases, as they are by then.
+
+        Raises:
+            NodeError: if another run was faster.
+        """
         self._file.change(lambda before: self._change(step.params["state"], before))
         self._applied = True
 

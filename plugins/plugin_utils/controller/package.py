@@ -94,7 +94,11 @@ class Package(t.NamedTuple):
     digest: str
 
     def sent(self, python: str, machine: str) -> Files:
-        """Return the files for a node with such a Python. NodeError: it would have to ask an index."""
+        """Return the files for a node with such a Python.
+
+        Raises:
+            NodeError: if the node would have to ask an index.
+        """
         wheels = {name for name in self.files if name.startswith(WHEELS)}
         own = {name for name in wheels if is_compatible(os.path.basename(name), python, machine)}
         if wheels and not own:
@@ -107,7 +111,11 @@ class Package(t.NamedTuple):
 
 
 def package(root: t.Optional[str], wheelhouse: t.Optional[str] = None) -> Package:
-    """Return the release of a source tree. NodeError: it is none, or the wheels are not those listed."""
+    """Return the release of a source tree.
+
+    Raises:
+        NodeError: if it is no source tree, or the wheels are not those listed.
+    """
     needed = ("pyproject.toml", "requirements.txt")
     if not root or not all(os.path.isfile(os.path.join(root, path)) for path in needed):
         raise NodeError(f"package: {root!r} is not valid: expected the device plugin's source tree")

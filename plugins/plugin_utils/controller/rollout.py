@@ -34,7 +34,8 @@ class RolloutNode(t.NamedTuple):
 def settings(values: Values, aliases: t.Sequence[str] = ()) -> t.Tuple[Settings, t.List[str]]:
     """Return what the nodes' variables say, by name and node, and the older names that they use.
 
-    InputError: a value is not valid, or nodes disagree.
+    Raises:
+        InputError: if a value is not valid, or nodes disagree.
     """
     old = [alias for alias in aliases if values.get(alias) and not values.get(SERIAL)]
     name = old[0] if old else SERIAL

@@ -118,7 +118,11 @@ def _slots(profiles: t.Iterable[t.Mapping[str, t.Any]]) -> int:
 
 
 def _end(at: int, size: int) -> int:
-    """Return where a placement ends, in memory slices. ValueError: no GPU has so many."""
+    """Return where a placement ends, in memory slices.
+
+    Raises:
+        ValueError: if no GPU has so many.
+    """
     if not 0 <= at < at + size <= MOST_SLOTS:
         raise ValueError(f"a placement {at}:{size}")
     return at + size

@@ -34,7 +34,10 @@ def overview(host: Host, info: t.Mapping[str, t.Any], releases: t.Any = True) ->
     """Return it, JSON-able.
 
     ``info`` is what gpu_info has told of the node, ``releases`` the table of the driver's releases as the user gives
-    it. InputError: it is none.
+    it.
+
+    Raises:
+        InputError: if that table is not valid.
     """
     table, gpus = parse(releases, "releases"), info["gpus"]
     allocations: t.Tuple[Allocation, ...] = ()

@@ -153,7 +153,11 @@ class Device(t.NamedTuple):
 
 
 def edits(spec: Spec) -> t.List[Spec]:
-    """Return what a specification gives a container that asks for all devices. ValueError: it has no such name."""
+    """Return what a specification gives a container that asks for all devices.
+
+    Raises:
+        ValueError: if there is no device of that name.
+    """
     for device in spec["devices"]:
         if device["name"] == "all":
             return [spec.get("containerEdits", {}), device["containerEdits"]]

@@ -60,7 +60,11 @@ class ValidatePodsCapability:
         self._api = connect(params["kubeconfig"], params["context"])
 
     def observe(self) -> ValidatePodsState:
-        """Run the pods and judge them; in check mode none is made. NodeError: the server does not let us."""
+        """Run the pods and judge them; in check mode none is made.
+
+        Raises:
+            NodeError: if the API server does not allow it.
+        """
         try:
             check_rights(self._api, of_trial(self._node, self._namespace))
             node = self._read_node()

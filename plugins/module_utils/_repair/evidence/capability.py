@@ -47,7 +47,11 @@ class EvidenceCapability:
         self._made: t.Optional[Archive] = None
 
     def observe(self) -> EvidenceState:
-        """Return the GPUs, their cases and the archives. InputError: the folder is not root's alone."""
+        """Return the GPUs, their cases and the archives.
+
+        Raises:
+            InputError: if not only root may write to the folder.
+        """
         self._archives.check()
         bus = tuple(gpu.address for gpu in facts.gpus(self._host))
         cases, problem = NO_CASES, ""
@@ -69,7 +73,11 @@ class EvidenceCapability:
         )
 
     def plan(self, state: EvidenceState) -> Plan:
-        """Return the steps. InputError: a GPU that the node can't have, or not one for an RMA."""
+        """Return the steps.
+
+        Raises:
+            InputError: if the node can't have a GPU that is named, or it is none for an RMA.
+        """
         decision = decide(state, self._options, self._current_time)
         if self._made in state.archives:  # whatever the clock says of others
             decision = decision._replace(archive=self._made, there=True)

@@ -82,7 +82,11 @@ def as_files(manifest: Json) -> t.Dict[str, str]:
 
 
 def parse_manifest(text: str) -> Json:
-    """Return the manifest of a file's text. ValueError: it can't be understood."""
+    """Return the manifest of a file's text.
+
+    Raises:
+        ValueError: if the text is no manifest.
+    """
     manifest = json_data.loads(text)
     if not isinstance(manifest, dict) or manifest.get("version") != VERSION:
         raise ValueError(f"expected version {VERSION}")

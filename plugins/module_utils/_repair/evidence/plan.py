@@ -42,7 +42,11 @@ class Decision(t.NamedTuple):
 
 
 def select_gpus(names: t.Sequence[str], state: EvidenceState) -> t.Tuple[EvidenceGpu, ...]:
-    """Return the GPUs that are named, without names all that the node has. InputError: it can't have one of them."""
+    """Return the GPUs that are named, without names all that the node has.
+
+    Raises:
+        InputError: if the node can't have one of them.
+    """
     present = []
     for gpu in state.gpus:
         case = state.cases.gpus.get(gpu.uuid)
@@ -63,7 +67,11 @@ def select_gpus(names: t.Sequence[str], state: EvidenceState) -> t.Tuple[Evidenc
 
 
 def decide(state: EvidenceState, options: EvidenceOptions, current_time: float) -> Decision:
-    """Return the archive that is asked for. ``current_time`` is in seconds since 1970. InputError: it can't be."""
+    """Return the archive that is asked for. ``current_time`` is in seconds since 1970.
+
+    Raises:
+        InputError: if there can't be such an archive.
+    """
     gpus = select_gpus(options.gpus, state)
     if options.stage == RMA and len(gpus) != 1:
         expected = "one GPU with stage rma: each has a file of its own"

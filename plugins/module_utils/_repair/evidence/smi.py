@@ -41,7 +41,11 @@ FACTS: t.Mapping[str, str] = {
 
 
 def parse_gpus(text: str) -> t.Tuple[EvidenceGpu, ...]:
-    """Return the GPUs of an answer. ValueError: it is none."""
+    """Return the GPUs of an answer.
+
+    Raises:
+        ValueError: if it is no answer of nvidia-smi.
+    """
     try:
         root = ET.fromstring(text)
     except ET.ParseError as error:

@@ -132,7 +132,11 @@ class EvidenceOptions(t.NamedTuple):
 
     @classmethod
     def from_params(cls, params: t.Mapping[str, t.Any]) -> EvidenceOptions:
-        """Return the options of the module's parameters. InputError: a value can't be used."""
+        """Return the options of the module's parameters.
+
+        Raises:
+            InputError: if a value can't be used.
+        """
         path, case, since = params["path"], params["case"], params["kernel_log_since"]
         if not path.startswith("/") or not path.strip("/"):
             raise InputError.of("path", path, "the absolute path of a folder")

@@ -23,13 +23,18 @@ class CaseFile:
         self._host = host
 
     def read(self) -> RepairCases:
-        """Return the cases. NodeError: the file can't be read or understood."""
+        """Return the cases.
+
+        Raises:
+            NodeError: if the file can't be read or is damaged.
+        """
         return parse_cases(self._host.read(PATH))
 
     def change(self, change: t.Callable[[RepairCases], RepairCases]) -> RepairCases:
         """Write what ``change`` makes of the cases, in one step that no other run gets between, and return it.
 
-        NodeError: as of ``read``, the file can't be written, or another process keeps its lock.
+        Raises:
+            NodeError: if the file is damaged or can't be written, or another process keeps its lock.
         """
         with self._host.lock(LOCK, timeout=LOCK_SECONDS):
             before = self.read()

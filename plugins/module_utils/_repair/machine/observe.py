@@ -61,7 +61,11 @@ class _Readings(t.NamedTuple):
 
 
 def observe(host: Host, settings: RepairSettings) -> RepairObservation:
-    """Return the node and its GPUs, with a problem where they can't be judged. NodeError: files of ours are damaged."""
+    """Return the node and its GPUs, with a problem where they can't be judged.
+
+    Raises:
+        NodeError: if a file of gpu.node is damaged.
+    """
     current_time, boot = case_file.read_clock(), case_file.observe_boot(host)
     cases = case_file.CaseFile(host).read()
     architectures = {gpu.address: gpu.architecture for gpu in facts.gpus(host)}

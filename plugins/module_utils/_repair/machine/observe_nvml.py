@@ -55,7 +55,11 @@ class NvmlAnswer(t.NamedTuple):
 
 
 def ask(addresses: t.Iterable[str]) -> t.Dict[str, NvmlAnswer]:
-    """Return what each GPU tells. NvmlError: NVML itself can't be asked, but for one that does not answer."""
+    """Return what each GPU tells.
+
+    Raises:
+        NvmlError: if NVML itself can't be asked.
+    """
     asked = tuple(addresses)
     opening = open_nvml()
     try:

@@ -47,7 +47,11 @@ class QuarantineCapability:
         self._warnings: t.Tuple[str, ...] = ()
 
     def observe(self) -> QuarantineState:
-        """Read what is in quarantine, and the GPUs. NodeError: the file is damaged."""
+        """Read what is in quarantine, and the GPUs.
+
+        Raises:
+            NodeError: if the file is damaged.
+        """
         host, quarantine = self._host, self._file.read()
         answering: t.Mapping[int, Seen] = {}
         silent = ""
@@ -87,7 +91,11 @@ class QuarantineCapability:
         return tuple(Seen(uuid, case.serial, case.pci) for uuid, case in cases.items())
 
     def plan(self, state: QuarantineState) -> Plan:
-        """Plan with pure functions. NodeError: a GPU is not known, or there is no room."""
+        """Plan with pure functions.
+
+        Raises:
+            NodeError: if a GPU is not known, or there is no room for it.
+        """
         if self._changes is None:  # once: what is released may not be known any more
             self._changes = changes(state, self._request)
         result = plan(state, self._changes)

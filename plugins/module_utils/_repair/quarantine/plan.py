@@ -43,7 +43,11 @@ class QuarantineChange(t.NamedTuple):
     entry: Quarantined
 
     def make(self, before: Quarantine) -> Quarantine:
-        """Return the quarantine after the change. NodeError: there is no room."""
+        """Return the quarantine after the change.
+
+        Raises:
+            NodeError: if there is no room.
+        """
         uuid, entry = self.uuid, self.entry
         if self.present:
             return fence(before, uuid, entry) if uuid else fence_node(before, entry)
@@ -69,7 +73,11 @@ def parse_request(params: t.Mapping[str, t.Any], current_time: float) -> Quarant
 
 
 def changes(state: QuarantineState, request: QuarantineRequest) -> t.Tuple[QuarantineChange, ...]:
-    """Return a change for each GPU and for the node. InputError: a GPU is not known."""
+    """Return a change for each GPU and for the node.
+
+    Raises:
+        InputError: if a GPU is not known.
+    """
     choose = gpus_to_fence if request.present else gpus_to_release
     entry = request.entry
     gpus = [
@@ -81,7 +89,11 @@ def changes(state: QuarantineState, request: QuarantineRequest) -> t.Tuple[Quara
 
 
 def plan(state: QuarantineState, requested: t.Sequence[QuarantineChange]) -> Plan:
-    """Return the steps. NodeError: there is no room."""
+    """Return the steps.
+
+    Raises:
+        NodeError: if there is no room.
+    """
     steps, warnings = [], []
     after = state.quarantine
     for change in requested:

@@ -56,7 +56,11 @@ class QuarantineState(t.NamedTuple):
 
 
 def gpus_to_fence(state: QuarantineState, names: t.Sequence[str]) -> t.Tuple[Seen, ...]:
-    """Return the GPUs that are to be set aside. InputError: one is not known."""
+    """Return the GPUs that are to be set aside.
+
+    Raises:
+        InputError: if one is not known.
+    """
     known = state.known
     if ALL not in names:
         return _choose(state, names, known)
@@ -66,7 +70,11 @@ def gpus_to_fence(state: QuarantineState, names: t.Sequence[str]) -> t.Tuple[See
 
 
 def gpus_to_release(state: QuarantineState, names: t.Sequence[str]) -> t.Tuple[Seen, ...]:
-    """Return the GPUs that are to be released, which may not be there any more. InputError: one is not known."""
+    """Return the GPUs that are to be released, which may not be there any more.
+
+    Raises:
+        InputError: if one is not known.
+    """
     entries = state.quarantine.gpus.items()
     set_aside = {uuid: Seen(uuid, entry.serial, entry.pci) for uuid, entry in entries}
     if ALL in names:

@@ -169,7 +169,11 @@ class GpuResetCapability:
             raise
 
     def _verify(self, uuids: t.Sequence[str]) -> None:
-        """Ask the GPUs again. NodeError: one did not come back, or still asks for what it asked for."""
+        """Ask the GPUs again.
+
+        Raises:
+            NodeError: if one did not come back, or still asks for what it asked for.
+        """
         state = machine.observe(self._host)
         gpus = {gpu.uuid: gpu for gpu in state.gpus}
         faults = {uuid: plan.fault_after_reset(state, gpus.get(uuid)) for uuid in uuids}

@@ -106,7 +106,11 @@ def _runs(host: Host, unit: str) -> bool:
 
 
 def _ask_use(gpus: t.Mapping[str, t.Optional[Devices]]) -> t.Dict[str, _Use]:
-    """Return the use of GPUs by their addresses. NvmlError: the driver does not answer."""
+    """Return the use of GPUs by their addresses.
+
+    Raises:
+        NvmlError: if the driver does not answer.
+    """
 
     def ask() -> t.Dict[str, _Use]:
         uses = {}
@@ -131,7 +135,11 @@ def users(
     allocations: t.Sequence[Allocation],
     makes_way: t.Callable[[User], bool],
 ) -> t.Dict[str, GpuUsers]:
-    """Return the users of some GPUs, by UUID, of all of a node. NvmlError: the driver does not answer."""
+    """Return the users of some GPUs, by UUID, of all of a node.
+
+    Raises:
+        NvmlError: if the driver does not answer.
+    """
     idle = idle_servers(mps.states(host))
     uses = _ask_use({gpu.pci: gpu.devices for gpu in gpus})
     result = {}
@@ -205,7 +213,11 @@ def _processes(host: Host, address: str, reported: t.Sequence[Process]) -> t.Lis
 
 
 def end_server(host: Host, gpu: ResetGpu, step: Step) -> None:
-    """End an MPS server without clients. NodeError: it does not end, since clients came meanwhile."""
+    """End an MPS server without clients.
+
+    Raises:
+        NodeError: if it does not end, since clients came meanwhile.
+    """
     if gpu.devices is not None:
         with open_nvml() as nvml:
             mps.end_server(host, nvml, gpu.devices.gpu, step)

@@ -33,7 +33,11 @@ class ResetGroup(t.NamedTuple):
 
 
 def chosen_gpus(state: ResetState, names: t.Sequence[str]) -> t.Tuple[ResetGpu, ...]:
-    """Return the GPUs of the names. InputError: the node does not have one."""
+    """Return the GPUs of the names.
+
+    Raises:
+        InputError: if the node does not have one.
+    """
     if not names:
         raise InputError.of("gpus", list(names), "at least one GPU, or all")
     by_index = {gpu.number: gpu for gpu in state.gpus if gpu.number is not None}
@@ -101,7 +105,10 @@ def warnings(state: ResetState, gpu: ResetGpu) -> t.List[str]:
 def stops_fabric(state: ResetState) -> bool:
     """Return whether the fabric manager makes way where all GPUs are reset with their switches.
 
-    From NVLink 5 on it stays: GPUs are reset once it runs. NodeError: it is not the service that could be stopped.
+    From NVLink 5 on it stays: GPUs are reset once it runs.
+
+    Raises:
+        NodeError: if it runs, and not as the service that could be stopped.
     """
     node = state.node
     if not node.fabric_manager or (node.nvlink or 0) >= NVLINK5:
@@ -118,7 +125,11 @@ def stops_fabric(state: ResetState) -> bool:
 def group_gpus(
     state: ResetState, gpus: t.Sequence[ResetGpu], *, together: bool
 ) -> t.List[ResetGroup]:
-    """Return the GPUs by the commands that reset them. NodeError: the machine lets none be reset so, and why."""
+    """Return the GPUs by the commands that reset them.
+
+    Raises:
+        NodeError: if the machine does not let one be reset so.
+    """
     groups: t.List[t.Dict[str, ResetGpu]] = []
     for gpu in gpus:
         group = {member.uuid: member for member in (gpu, *_companions(state, gpu))}
@@ -143,7 +154,11 @@ def group_gpus(
 
 
 def _companions(state: ResetState, gpu: ResetGpu) -> t.List[ResetGpu]:
-    """Return the GPUs that are reset with one. NodeError: it can't be reset here."""
+    """Return the GPUs that are reset with one.
+
+    Raises:
+        NodeError: if it can't be reset here.
+    """
     rule = reset_rule(state.node, gpu.signs)
     if rule.action is Action.REBOOT:
         raise NodeError(f"{gpu} can't be reset", cause=rule.text, hint=REBOOT)

@@ -49,7 +49,11 @@ class Archives:
         return f"{self.folder}/{archive.file}"
 
     def read(self, archive: Archive) -> Json:
-        """Return what an archive says of itself. NodeError: it can't be read."""
+        """Return what an archive says of itself.
+
+        Raises:
+            NodeError: if the archive can't be read.
+        """
         path = self.path(archive)
         try:
             with tarfile.open(path, "r:gz") as tar:
@@ -117,7 +121,11 @@ class Archives:
         contents: t.Sequence[Part],
         earlier: t.Sequence[Earlier],
     ) -> None:
-        """Write an archive in one atomic step, its manifest first. NodeError: it can't be written."""
+        """Write an archive in one atomic step, its manifest first.
+
+        Raises:
+            NodeError: if it can't be written.
+        """
         texts = as_files(manifest)
         try:
             for name, text in texts.items():
