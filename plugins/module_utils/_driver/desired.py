@@ -10,7 +10,7 @@ import re
 import typing as t
 
 from .._base import distributions
-from .._base.errors import InputError, NodeError
+from .._base.errors import InputError
 from .._base.packages import repository
 from .._base.packages.repository import Repository
 from .._base.steps import Step
@@ -180,14 +180,6 @@ class ChosenSource(t.NamedTuple):
     why: str = ""
     fresh: bool = False
     chose_version: bool = False
-
-    def fell_back(self, error: NodeError) -> str:
-        """Return the warning that the repository does not have the version that was chosen."""
-        return (
-            f"source: auto has chosen branch {self.version} of NVIDIA's repository, as {self.why}, which does not have "
-            f"it ({error.cause}): the distribution's driver is taken. Next step: set nvidia_driver_source and "
-            "nvidia_driver_version to what you want"
-        )
 
     def explain(self, steps: t.Iterable[Step]) -> t.Tuple[Step, ...]:
         """Return the steps, with the reason in the one that adds a repository which the user has not named."""

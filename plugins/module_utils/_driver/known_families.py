@@ -9,38 +9,25 @@ statements, as Ansible sends a module only the files that it finds in import sta
 
 from __future__ import annotations
 
-import typing as t
-
-from .family import Family
+from .family import UNSUPPORTED, Family
 
 
-def _debian() -> Family:
-    from .families.debian import DEBIAN
+def load_family(name: str) -> Family:
+    """Return the family of that name, or UNSUPPORTED if there is none."""
+    if name == "debian":
+        from .families.debian import DEBIAN
 
-    return DEBIAN
+        return DEBIAN
+    if name == "ubuntu":
+        from .families.ubuntu import UBUNTU
 
+        return UBUNTU
+    if name == "rhel":
+        from .families.rhel import RHEL
 
-def _ubuntu() -> Family:
-    from .families.ubuntu import UBUNTU
+        return RHEL
+    if name == "suse":
+        from .families.suse import SUSE
 
-    return UBUNTU
-
-
-def _rhel() -> Family:
-    from .families.rhel import RHEL
-
-    return RHEL
-
-
-def _suse() -> Family:
-    from .families.suse import SUSE
-
-    return SUSE
-
-
-FAMILIES: t.Mapping[str, t.Callable[[], Family]] = {
-    "debian": _debian,
-    "ubuntu": _ubuntu,
-    "rhel": _rhel,
-    "suse": _suse,
-}
+        return SUSE
+    return UNSUPPORTED

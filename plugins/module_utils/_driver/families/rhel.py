@@ -22,12 +22,11 @@ from ..._base.steps import Step
 from .. import branches
 from ..branches import NO_VERSION, UnknownVersion, Version
 from ..desired import Desired
-from ..facts import DriverState, Streams
+from ..facts import DriverState, Streams, Traits
 from ..family import Family
 from ..kernel.modules import SigningKey
 from ..packages.names import Headers, ModulePackages, Names, Offer, Requirements, fabric
 from ..packages.versions import Choice
-from ..traits import Traits
 
 # RPM Fusion's and ELRepo's packages of the driver, which exclude NVIDIA's.
 OTHERS = ("akmod-nvidia", "xorg-x11-drv-nvidia", "nvidia-x11-drv")

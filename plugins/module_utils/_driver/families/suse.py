@@ -20,11 +20,10 @@ from ..._base.packages.package import Policy
 from .. import branches
 from ..branches import NoCommonVersion, NotOffered, Version
 from ..desired import Desired
-from ..facts import DriverState
+from ..facts import DriverState, Traits
 from ..family import Family
 from ..packages.names import Headers, ModulePackages, Names, Offer, Requirements, fabric, order
 from ..packages.versions import Choice, built
-from ..traits import Traits
 
 GENERATIONS = ("G07", "G06")
 NEWER_FROM = 590  # where nothing is offered yet, the branch tells the generation

@@ -20,7 +20,7 @@ from ..._base.steps import Step
 from .. import branches as driver_branches
 from ..branches import NO_VERSION, UnknownVersion, Version
 from ..desired import Desired
-from ..facts import DriverState
+from ..facts import DriverState, Traits
 from ..family import Family
 from ..packages.names import (
     NO_BRANCH,
@@ -48,7 +48,6 @@ from ..packages.versions import (
     unknown_version,
 )
 from ..record import Record
-from ..traits import Traits
 
 EXACT = re.compile(r"(\S+) \(= (\S+)\)")
 OBJECTS = "linux-objects-nvidia-"

@@ -10,19 +10,17 @@ import typing as t
 
 from ..._base import distributions
 from ..._base.packages.apt import HEADER
-from ..._base.packages.repository import Repository
 from ..._machine.packages.apt_sources import OWN_SOURCES
 from ..._node.machine import facts as node_facts
 from ..branches import Version
-from ..facts import Driver, History, Loaded, Machine, Software
-from ..module_options.declared import Options
-from ..record import Record
+from ..desired import Desired
+from ..facts import Driver, DriverState, History, Loaded, Machine, Software
 from ..sources.runfile import UNINSTALLER
 from .kernel import dkms, modules, signing_key
 from .sources import Node, known_repository
 
 
-def observe_machine(node: Node, release: t.Mapping[str, str]) -> Machine:
+def _observe_machine(node: Node, release: t.Mapping[str, str]) -> Machine:
     """Return what the node is; ``release`` are the fields of its os-release."""
     host, kernel = node.host, node.kernel
     devices = node_facts.pci_devices(host)
@@ -48,31 +46,32 @@ def observe_machine(node: Node, release: t.Mapping[str, str]) -> Machine:
     )
 
 
-def observe_files(node: Node, record: Record, repository: t.Optional[Repository]) -> Software:
-    """Return which files of the driver's sources are on the node; ``repository`` is the desired one."""
-    sources = node.host.read(OWN_SOURCES)
+def observe_node(node: Node, release: t.Mapping[str, str], desired: Desired) -> DriverState:
+    """Return what is known before the package manager is asked; ``release`` are the fields of os-release."""
+    host, past = node.host, history(node)
+    record, driver = past.record, node_facts.loaded_driver(host)
+    sources = host.read(OWN_SOURCES)
     foreign = not record.sources and not (sources or HEADER).startswith(HEADER)
-    return Software(
-        own_sources=None if foreign else sources,
-        foreign_sources=OWN_SOURCES if foreign else "",
-        repository=known_repository(node, repository),
-        nvidia_installer=node.host.exists(UNINSTALLER),
-    )
-
-
-def observe_loaded(node: Node, record: Record, options: Options) -> Loaded:
-    """Return what the kernel has loaded, and what it would load with the desired options."""
-    host = node.host
-    driver = node_facts.loaded_driver(host)
-    return Loaded(
-        driver=Driver(Version(driver.version), driver.module_type) if driver else None,
-        load=node_facts.driver_load(host),
-        nouveau=host.exists("/sys/module/nouveau"),
-        libraries=tuple(map(Version, node_facts.library_versions(host))),
-        firmware=node_facts.firmware_versions(host, node.kernel),
-        modules=modules(host, options, added=record.modprobe, spared=record.initramfs),
-        dkms=dkms(host),
-        reload_note=node.reload_note,
+    options = desired.kernel.module_options
+    return DriverState(
+        machine=_observe_machine(node, release),
+        software=Software(
+            own_sources=None if foreign else sources,
+            foreign_sources=OWN_SOURCES if foreign else "",
+            repository=known_repository(node, desired.source.repository),
+            nvidia_installer=host.exists(UNINSTALLER),
+        ),
+        loaded=Loaded(
+            driver=Driver(Version(driver.version), driver.module_type) if driver else None,
+            load=node_facts.driver_load(host),
+            nouveau=host.exists("/sys/module/nouveau"),
+            libraries=tuple(map(Version, node_facts.library_versions(host))),
+            firmware=node_facts.firmware_versions(host, node.kernel),
+            modules=modules(host, options, added=record.modprobe, spared=record.initramfs),
+            dkms=dkms(host),
+            reload_note=node.reload_note,
+        ),
+        history=past,
     )
 
 

@@ -31,7 +31,7 @@ from ..kernel.device_nodes import (
 from ..kernel.modules import has_driver
 from ..module_options.declared import MODULES
 from ..module_options.in_force import parse_own
-from ..module_options.record import as_texts
+from ..record import as_texts
 from . import initramfs
 from .kernel import PARAMS, build_error, dkms, modules
 from .sources import Params, Part

@@ -9,8 +9,7 @@ import re
 import typing as t
 
 from ..._base.steps import Step
-from ..facts import DriverState
-from ..traits import Traits
+from ..facts import DriverState, Traits
 from .names import mark, part
 
 # Packages that are there for each type of kernel modules.
