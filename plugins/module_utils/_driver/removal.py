@@ -84,7 +84,7 @@ def _reboot(state: DriverState, added: Record, installed: t.Iterable[str]) -> t.
 
 
 def mismatched_libraries(state: DriverState) -> t.Tuple[str, ...]:
-    """Say that the loaded driver and its libraries are not of one version."""
+    """Return why a reboot is needed if the loaded driver and its libraries are of different versions."""
     libraries, driver = state.loaded.libraries, state.loaded.driver
     if driver is None or not libraries or driver.version in libraries:
         return ()

@@ -46,7 +46,7 @@ def describe(state: DriverState) -> t.Dict[str, t.Any]:
 
 
 def after(state: DriverState, choice: Choice, steps: t.Iterable[Step]) -> t.Dict[str, t.Any]:
-    """Return the same as it will be after the steps."""
+    """Return the description of the driver as it will be after the steps."""
     result = describe(state)
     targets = {name: version or choice.awaited for name, version in choice.targets.items()}
     result["packages"] = {**result["packages"], **targets}
@@ -91,7 +91,12 @@ def warnings(
     result: t.List[str] = []
     if desired.source.name != "preinstalled":
         is_installing = any(step.action == "install" for step in steps)
-        result += branches.gpu_warnings(choice.version, state.machine.gpus)
+        unsupported = branches.unsupported_gpus(choice.version or NO_VERSION, state.machine.gpus)
+        result += [
+            f"the {architecture} GPU {address} does not run with the driver {choice.version}: "
+            f"{branches.describe_range(architecture)}"
+            for address, architecture in unsupported
+        ]
         result += _of_install(state, choice) if is_installing else _of_node(family, state, choice)
         result += [
             f"{path} keeps the driver from being loaded ({line}): after a boot no GPU works. Next step: take that out"

@@ -213,18 +213,16 @@ def way_back(nodes: t.Sequence[Differing]) -> str:
     alike: t.Dict[Access, t.List[str]] = {}
     for node in nodes:
         alike.setdefault(node.meant, []).append(node.path)
+    rows = ((access, " ".join(paths)) for access, paths in alike.items())
     commands = " && ".join(
-        _restore_command(access, " ".join(paths)) for access, paths in alike.items()
+        f"chown {access.uid}:{access.gid} {paths} && chmod {access.mode:04o} {paths}"
+        for access, paths in rows
     )
     return (
         f"{commands}, {SAY_SO}"
         if any(OF_OPTIONS.fullmatch(node.path) for node in nodes)
         else commands
     )
-
-
-def _restore_command(access: Access, paths: str) -> str:
-    return f"chown {access.uid}:{access.gid} {paths} && chmod {access.mode:04o} {paths}"
 
 
 def warnings(nodes: DeviceNodes) -> t.Tuple[str, ...]:

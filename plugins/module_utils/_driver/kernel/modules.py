@@ -19,6 +19,7 @@ NOUVEAU = "blacklist nouveau\noptions nouveau modeset=0\n"
 LOG_HEAD = re.compile(r"^DKMS .*make\.log for (\S+) for kernel (\S+)")
 KO = r"nvidia(?:-current(?:-open)?|-tesla-\d+|-legacy-\d+xx)?\.ko(?:\.\w+)?"
 DRIVER = re.compile(rf"^(?:\S+/)?{KO}:", re.M)
+# What counts in the list of an initramfs: the driver, nouveau, and our file.
 IN_INITRAMFS = re.compile(rf"/(?:{KO}|nouveau\.ko(?:\.\w+)?|modprobe\.d/gpu-node\.conf)\s*$", re.M)
 TAIL_LINES = 20
 TAIL_WIDTH = 300
@@ -100,11 +101,6 @@ def driver_files(dependencies: str) -> t.List[str]:
     return [match[0].rstrip(":") for match in DRIVER.finditer(dependencies)]
 
 
-def in_initramfs(listing: str) -> bool:
-    """Return whether the list of an initramfs has the driver, nouveau, or our file, which count there."""
-    return IN_INITRAMFS.search(listing) is not None
-
-
 def blacklists(text: str) -> bool:
     """Return whether a modprobe file keeps nouveau from being loaded."""
     return bool(re.search(r"^[^\S\n]*(?:blacklist|install)[^\S\n]+nouveau(?!\S)", text, re.M))
@@ -169,13 +165,6 @@ SECURE_BOOT = Enforcement("Secure Boot is on", "turn Secure Boot off")
 SIG_ENFORCE = Enforcement(
     "the kernel takes signed modules alone (module.sig_enforce)", "boot without module.sig_enforce"
 )
-
-
-def locked_down(mode: str) -> Enforcement:
-    """Return how the kernel's lockdown enforces signatures."""
-    return Enforcement(
-        f"the kernel takes signed modules alone (lockdown: {mode})", f"boot without lockdown={mode}"
-    )
 
 
 class SigningKey(t.NamedTuple):

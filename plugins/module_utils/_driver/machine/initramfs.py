@@ -10,7 +10,7 @@ import typing as t
 
 from ..._base.errors import NodeError
 from ..._machine.host import Host
-from ..kernel.modules import Modules, in_initramfs
+from ..kernel.modules import IN_INITRAMFS, Modules
 from ..module_options.in_force import MODPROBE_FILE
 
 IMAGES = ("/boot/initrd.img-{}", "/boot/initramfs-{}.img", "/boot/initrd-{}")
@@ -37,7 +37,7 @@ def mark(kernel: str, made: float) -> str:
 
 
 def looked_into(host: Host, modules: Modules, *, changes: bool) -> Modules:
-    """Return what decides, without the kernels whose initramfs has nothing to do with our file.
+    """Return the modules' facts without the kernels whose initramfs has nothing to do with our file.
 
     ``changes`` says that the file is to change. An initramfs is listed only where it would be rebuilt, as that takes a
     second.
@@ -58,7 +58,8 @@ def _carries(host: Host, kernel: str) -> bool:
     if lister is None:
         return True
     completed = host.run([lister, _image(host, kernel)], check=False, timeout=LIMIT)
-    return completed.rc != 0 or not completed.out.strip() or in_initramfs(completed.out)
+    is_listed = completed.rc == 0 and completed.out.strip()
+    return not is_listed or IN_INITRAMFS.search(completed.out) is not None
 
 
 def _image(host: Host, kernel: str) -> str:

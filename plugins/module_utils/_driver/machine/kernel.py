@@ -221,12 +221,16 @@ def enforcement(host: Host) -> t.Optional[Enforcement]:
     enforced, lockdown = host.read(SIG_ENFORCE), facts.lockdown(host)
     if enforced is None and lockdown is None:
         return driver_kernel.SECURE_BOOT if _secure_boot(host) else None
-    reasons = {
-        driver_kernel.SIG_ENFORCE: (enforced or "").strip() == "Y",
-        driver_kernel.locked_down(lockdown or ""): lockdown not in (None, "none"),
-    }
-    reason = next((reason for reason, holds in reasons.items() if holds), None)
-    return driver_kernel.SECURE_BOOT if reason and _secure_boot(host) else reason
+    if (enforced or "").strip() == "Y":
+        reason = driver_kernel.SIG_ENFORCE
+    elif lockdown not in (None, "none"):
+        reason = Enforcement(
+            f"the kernel takes signed modules alone (lockdown: {lockdown})",
+            f"boot without lockdown={lockdown}",
+        )
+    else:
+        return None
+    return driver_kernel.SECURE_BOOT if _secure_boot(host) else reason
 
 
 def _secure_boot(host: Host) -> bool:

@@ -262,12 +262,10 @@ class Packages(Part):
         return dataclasses.replace(step, summary=f"{step.summary}{additions}", params=params), notes
 
     def _change(self, params: Params) -> Change:
-        stream = self._stream(params.get("stream", ""))
+        stream = params.get("stream", "")
+        stream = f"{self._node.family.traits.module}:{stream}" if stream else ""
         holds = self._node.added.record.holds
         return Change(params["packages"], params["remove"], params["pins"], holds, stream)
-
-    def _stream(self, name: str) -> str:
-        return f"{self._node.family.traits.module}:{name}" if name else ""
 
     def _install(self, params: Params) -> None:
         manager, added = self._node.manager, self._node.added
@@ -326,8 +324,17 @@ class Packages(Part):
         self, change: Change, packages: t.Mapping[str, Package], taken: t.Collection[str]
     ) -> Simulation:
         """Return what would be done; refuse when others' packages would go, unless taken over, or lose their hold."""
-        record = self._node.added.record
-        simulation = self._simulated(change, packages)
+        manager, record = self._node.manager, self._node.added.record
+        try:
+            simulation = manager.simulate(change)
+        except NoWay as error:
+            # About a driver that somebody else has installed, there is more to advise.
+            named = packages.keys() & set(re.findall(r"[\w.+-]+", error.cause))
+            foreign = named - record.packages - change.packages.keys()
+            is_others = any(is_driver(name, packages[name]) for name in foreign)
+            if is_others and self._node.advice and error.hint == manager.unexplained:
+                error.hint = keep_or(self._node.advice)
+            raise
         touched = {*simulation.new, *simulation.changed, *simulation.removed}
         held_packages = held(touched - record.holds, packages)
         gone = set(simulation.removed) - {*change.remove, *taken} - record.packages
@@ -343,19 +350,6 @@ class Packages(Part):
                 hint="release the hold, or ask for another version",
             )
         return simulation
-
-    def _simulated(self, change: Change, packages: t.Mapping[str, Package]) -> Simulation:
-        """Return what would be done; a refusal about a driver that somebody else has installed says what helps."""
-        manager, record = self._node.manager, self._node.added.record
-        try:
-            return manager.simulate(change)
-        except NoWay as error:
-            named = packages.keys() & set(re.findall(r"[\w.+-]+", error.cause))
-            foreign = named - record.packages - change.packages.keys()
-            is_others = any(is_driver(name, packages[name]) for name in foreign)
-            if is_others and self._node.advice and error.hint == manager.unexplained:
-                error.hint = keep_or(self._node.advice)
-            raise
 
     def _carry_out(self, change: Change, before: t.Mapping[str, Package], replaces: bool) -> None:
         """Carry a transaction out; where it fails, put back the packages that were there ``before``.

@@ -73,7 +73,7 @@ class Node:
         self.refreshed = True
 
     def preview_lists(self) -> bool:
-        """Fetch the package lists for a preview, and tell whether that was possible."""
+        """Fetch the package lists for a preview, and return whether that was possible."""
         self.refreshed = True
         return self.manager.update_aside()
 
@@ -172,22 +172,19 @@ class Runfile(Part):
     def observe(self, runfile: t.Optional[File]) -> Installed:
         """Return what the installer has left, and what the next one, from a file, would lack."""
         host = self._node.host
-        installed = Installed(self._version())
-        if runfile is not None:
-            missing = [] if host.which("cc") or host.which("gcc") else ["C compiler"]
-            missing += [] if host.which("make") else ["make"]
-            there = not runfile.location.startswith("/") or host.exists(runfile.location)
-            installed = Installed(
-                installed.version, bool(host.which("dkms")), tuple(missing), there
-            )
-        return installed
+        if runfile is None:
+            return Installed(self._version())
+        missing = [] if host.which("cc") or host.which("gcc") else ["C compiler"]
+        missing += [] if host.which("make") else ["make"]
+        there = not runfile.location.startswith("/") or host.exists(runfile.location)
+        return Installed(self._version(), bool(host.which("dkms")), tuple(missing), there)
 
     def _version(self) -> Version:
         host = self._node.host
         return parse_traces(host.read(TRACES) or "") if host.exists(UNINSTALLER) else NO_VERSION
 
     def install(self, params: Params) -> None:
-        """Run the installer from a copy that nobody else can change, and see that it did its work."""
+        """Run the installer from a copy that nobody else can change, and check the version that it brought."""
         host, added = self._node.host, self._node.added
         bring(params["location"], COPY, params["sha256"])
         added.remember(runfile="?")
@@ -214,11 +211,8 @@ class Runfile(Part):
     def _call(self, command: t.Sequence[str], name: str) -> None:
         completed = self._node.host.run(command, check=False)
         if completed.rc != 0:
-            log = (
-                tail(self._node.host.read(LOG) or "")
-                or completed.err.strip()
-                or completed.out.strip()
-            )
+            log = tail(self._node.host.read(LOG) or "")
+            log = log or completed.err.strip() or completed.out.strip()
             raise NodeError(
                 f"{name} failed with status {completed.rc}",
                 cause=f"the end of {LOG}:\n{log}",

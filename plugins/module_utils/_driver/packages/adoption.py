@@ -28,11 +28,8 @@ def advice(traits: Traits, adopt: bool, source: str) -> str:
 def steps(state: DriverState, install: t.Sequence[Step]) -> t.List[Step]:
     """Return the steps before a transaction: write down what is taken over, and have the installer's driver go."""
     before = state.history.record.adopted_versions
-    fresh = {
-        name: taken_version
-        for name, taken_version in state.foreign_packages.items()
-        if name not in before
-    }
+    packages = state.foreign_packages
+    fresh = {name: version for name, version in packages.items() if name not in before}
     versions = [f"{name} ({version})" for name, version in sorted(fresh.items())]
     gone = state.software.nvidia_installer and not state.types
     version = state.software.runfile.version or "of unknown version"
@@ -43,14 +40,7 @@ def steps(state: DriverState, install: t.Sequence[Step]) -> t.List[Step]:
         result.append(Step("adopt", f"take over {', '.join(versions)}", params))
     if gone:
         text = f"uninstall the driver {version} that NVIDIA's installer has brought"
-        fetch = next(
-            (
-                taken_version.params
-                for taken_version in install
-                if taken_version.action == "install"
-            ),
-            None,
-        )
+        fetch = next((step.params for step in install if step.action == "install"), None)
         result.append(Step("uninstall", text, {"fetch": fetch}))
     return result
 
@@ -69,10 +59,8 @@ def counterparts(state: DriverState, known: t.Collection[str], kind: str) -> t.L
             continue
         counterpart = _translated(name, branch, kind if swaps else "")
         there = state.software.packages.get(counterpart)
-        asked = counterpart in state.history.record.requested or (
-            there is not None and not there.gone
-        )
-        if asked or state.software.installed(name):
+        asked = counterpart in state.history.record.requested
+        if asked or (there and not there.gone) or state.software.installed(name):
             result.append(counterpart)
     return result
 

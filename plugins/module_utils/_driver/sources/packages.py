@@ -367,7 +367,7 @@ def _check_headers(state: DriverState, desired: Desired, choice: Choice) -> None
 
 
 def _superseded(
-    family: Family, state: DriverState, choice: Choice, name: str, taken: t.Collection[str] = ()
+    family: Family, state: DriverState, choice: Choice, name: str, taken: t.Collection[str]
 ) -> bool:
     """Return whether a package has other kernel modules than those wanted, and must give way.
 
@@ -388,7 +388,7 @@ def _superseded(
 
 
 def _left_behind(
-    family: Family, state: DriverState, choice: Choice, taken: t.Collection[str] = ()
+    family: Family, state: DriverState, choice: Choice, taken: t.Collection[str]
 ) -> t.List[str]:
     """Return the parts of another branch, ours or taken over, that targets take the place of, and their kin.
 
