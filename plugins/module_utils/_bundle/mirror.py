@@ -10,7 +10,7 @@ import typing as t
 from .._base.distributions import Distribution
 from .._device_plugin import python
 from .._driver.branches import Version
-from .._driver.known_families import load_family
+from .._driver.family import load_family
 from .._driver.packages.components import cuda, dcgm
 from .._driver.packages.names import Offer, Requirements
 from .._runtime.containerd import CONTAINERD

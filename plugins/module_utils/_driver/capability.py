@@ -26,10 +26,10 @@ from .._node.quarantine import TRUSTED
 from .branches import BY_LISTS, NO_VERSION
 from .desired import AUTO, ChosenSource, choose_source, has_run, named_source, parse_desired
 from .facts import DriverState
+from .family import load_family
 from .kernel.device_nodes import FILES as DEVICE_NODES
 from .kernel.persistence import ACTION as PERSISTENCE_MODE
 from .kernel.persistence import DROP_IN
-from .known_families import load_family
 from .machine import initramfs
 from .machine.facts import history, observe_node
 from .machine.gate import Gate, blockers

@@ -31,8 +31,7 @@ from ansible_collections.gpu.node.plugins.module_utils._driver.facts import (
     Machine,
 )
 from ansible_collections.gpu.node.plugins.module_utils._driver.families import debian
-from ansible_collections.gpu.node.plugins.module_utils._driver.family import Family
-from ansible_collections.gpu.node.plugins.module_utils._driver.known_families import load_family
+from ansible_collections.gpu.node.plugins.module_utils._driver.family import Family, load_family
 from ansible_collections.gpu.node.plugins.module_utils._driver.packages.names import (
     Offer,
     Requirements,

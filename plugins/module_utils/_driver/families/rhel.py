@@ -180,7 +180,8 @@ def choose_stream(streams: Streams, version: Version, kind: str) -> str:
 def stream_steps(streams: Streams, version: Version, kind: str) -> t.List[Step]:
     """Return the step that enables a stream, none where the enabled one fits or none is offered.
 
-    InputError names the streams that are offered where none of them fits.
+    Raises:
+        InputError: if streams are offered and none of them fits; it names them.
     """
     stream = choose_stream(streams, version, kind)
     if stream:

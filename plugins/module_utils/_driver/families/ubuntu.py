@@ -309,17 +309,14 @@ def _choose(state: DriverState, desired: Desired, kind: str, kernel: str) -> t.O
     boot = boot if version == there else ""
     have = state.software.installed(kernel)
     chosen.update({kernel: have} if boot and have else {})
-    needs = _exactly(state, chosen)
-    return Choice(kind, version, chosen, (), known, kernel, desired.version, boot, needs)
-
-
-def _exactly(state: DriverState, chosen: t.Mapping[str, str]) -> t.Dict[str, str]:
-    """Return the versions of what chosen modules need in one version only: their signatures and objects."""
+    # What chosen modules need in one version only: their signatures and objects.
+    relations = state.software.relations
     needs = (
-        state.software.relations.get(name, {}).get(version, ()) for name, version in chosen.items()
+        need for name, full in chosen.items() for need in relations.get(name, {}).get(full, ())
     )
-    matches = (match for group in needs for match in map(EXACT.fullmatch, group) if match)
-    return {match[1]: match[2] for match in matches if match[1] not in chosen}
+    matches = (match for match in map(EXACT.fullmatch, needs) if match)
+    exactly = {match[1]: match[2] for match in matches if match[1] not in chosen}
+    return Choice(kind, version, chosen, (), known, kernel, desired.version, boot, exactly)
 
 
 class Ubuntu(Family):

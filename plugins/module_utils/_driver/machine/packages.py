@@ -234,10 +234,12 @@ class Packages(Part):
                     self._install(step.params)
 
     def asked(self, step: Step, stream: str) -> t.Tuple[Step, t.Tuple[str, ...]]:
-        """Return an installation with what it leaves behind, and what there is to say of it.
+        """Return an installation with the packages that go along with it, and warnings about it.
 
-        ``stream`` is that of the driver's module which is to be enabled before, or empty. NodeError: the package
-        manager cannot do it.
+        ``stream`` is that of the driver's module which is to be enabled before, or empty.
+
+        Raises:
+            NodeError: if the package manager can't carry it out.
         """
         manager, change = self._node.manager, self._change({**step.params, "stream": stream})
         refuse_unknown_owners(self._node, change)

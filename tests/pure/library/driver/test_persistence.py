@@ -17,13 +17,13 @@ from ansible_collections.gpu.node.plugins.module_utils._base.knowledge import (
 )
 from ansible_collections.gpu.node.plugins.module_utils._base.services import settings
 from ansible_collections.gpu.node.plugins.module_utils._driver.capability import RECORD
+from ansible_collections.gpu.node.plugins.module_utils._driver.family import load_family
 from ansible_collections.gpu.node.plugins.module_utils._driver.kernel.persistence import (
     ACTION,
     DROP_IN,
     TEXT,
     Persistence,
 )
-from ansible_collections.gpu.node.plugins.module_utils._driver.known_families import load_family
 from ansible_collections.gpu.node.plugins.module_utils._driver.machine.persistence import (
     QUERY,
     PersistenceModes,

@@ -16,7 +16,7 @@ from ansible_collections.gpu.node.plugins.module_utils._base.packages.presets im
     System,
     cuda_folder,
 )
-from ansible_collections.gpu.node.plugins.module_utils._driver.known_families import load_family
+from ansible_collections.gpu.node.plugins.module_utils._driver.family import load_family
 from ansible_collections.gpu.node.plugins.module_utils._node.machine import recorded
 
 EACH = [

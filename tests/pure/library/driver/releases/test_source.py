@@ -25,7 +25,7 @@ from ansible_collections.gpu.node.plugins.module_utils._driver.desired import (
     named_source,
 )
 from ansible_collections.gpu.node.plugins.module_utils._driver.facts import DriverState
-from ansible_collections.gpu.node.plugins.module_utils._driver.known_families import load_family
+from ansible_collections.gpu.node.plugins.module_utils._driver.family import load_family
 from ansible_collections.gpu.node.plugins.module_utils._driver.packages.names import PLACE
 from ansible_collections.gpu.node.plugins.module_utils._driver.record import Record
 from ansible_collections.gpu.node.plugins.module_utils._driver.releases.table import parse
