@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import posixpath
 import typing as t
-from functools import partial
 
 from .._base import toolkit
 from .._base.errors import InputError, NodeError
@@ -29,7 +28,7 @@ from .state import (
     RuntimeView,
     Unfit,
     about_default,
-    check_wanted,
+    check_options,
     describe,
     version_text,
 )
@@ -54,7 +53,7 @@ class RuntimeCapability:
         self._options = RuntimeOptions(
             mode, params["handler"], params["handler_path"], tuple(params["spec_dirs"])
         )
-        check_wanted(self._options, self._config_path)
+        check_options(self._options, self._config_path)
         self._restart: str = params["restart"]
         self._keep: bool = params["backup"]
         self._restart_now: t.Sequence[str] = params["restart_now"]
@@ -162,7 +161,7 @@ class RuntimeCapability:
     def _known(
         self, runtime: Runtime, path: str, records: t.Mapping[str, Written]
     ) -> RuntimeOptions:
-        """Return what is wanted, with the default runtime that our handler has taken the place of."""
+        """Return the options, with the default runtime that our handler has taken the place of."""
         for entry in records[path].entries if path in records else ():
             default = entry.path[-1:] == runtime.kind.keys.default[-1:]
             if default and entry.value == self._options.handler and entry.had:
@@ -185,41 +184,26 @@ class RuntimeCapability:
 
     def plan(self, state: RuntimesState) -> Plan:
         """Plan the edits; the restarts are the caller's."""
-        steps, before, after, restart = [], [], [], []
+        steps, before, after, restart, warnings = [], [], [], [], [*state.warnings]
         for runtime_state in state.states:
-            unit = runtime_state.runtime.unit
+            kind, unit = runtime_state.runtime.kind, runtime_state.runtime.unit
             self._try(runtime_state)
+            need = "reload" if runtime_state.reloads() else "restart"
             for file in runtime_state.files:
-                params = {"runtime": runtime_state.runtime.kind.name, "file": file}
-                need = "reload" if runtime_state.reloads() else "restart"
+                params = {"runtime": kind.name, "file": file}
                 steps.append(Step("edit", file.summary(), params, (f"{need}:{unit}",)))
                 texts = (file.text or "", self._texts[file.path] or "")
                 old, new = excerpts(*map(masked_text, texts))
                 before.append(old)
                 after.append(new)
-            if runtime_state.changed or runtime_state.missing:
-                verb = (
-                    "note that {} must be restarted" if self._waits(runtime_state) else "restart {}"
-                )
-                reason = f"{', '.join(runtime_state.changed)} was changed after it had started"
-                if not runtime_state.changed:
-                    reason = f"it runs without {describe(runtime_state.missing)}"
-                summary = f"{verb.format(unit)}: {reason}"
-                steps.append(Step("stale", summary, {"unit": unit}, (f"restart:{unit}",)))
-            at_once = unit in self._restart_now and (
-                runtime_state.reloads() or not self._waits(runtime_state)
-            )
-            if (
-                at_once
-                and not (runtime_state.files or runtime_state.changed or runtime_state.missing)
-                and (runtime_state.restarts() or runtime_state.reloads())
-            ):
-                verb = "restart" if runtime_state.restarts() else "reload"
-                params = {"runtime": runtime_state.runtime.kind.name, "verb": verb}
-                steps.append(Step("activate", f"{verb} {unit}", params))
+            steps += self._restart_steps(runtime_state)
             if runtime_state.restarts() and not self._waits(runtime_state):
                 restart.append(unit)
-        down = [
+            # What it has once its files are written.
+            effective = self._tried.get(kind.name, runtime_state.view.effective)
+            warnings += about_default(lookup(effective, kind.keys.default), self._options)
+        warnings += map(self._waiting, self._deferred(state))
+        warnings += [
             runtime_state.down
             for runtime_state in state.states
             if runtime_state.down and runtime_state.runtime.unit not in restart
@@ -239,24 +223,28 @@ class RuntimeCapability:
             blocked_by=tuple(
                 name for runtime_state in state.states for name in runtime_state.ended
             ),
-            warnings=(
-                *state.warnings,
-                *self._about_default(state),
-                *map(self._waiting, self._deferred(state)),
-                *down,
-            ),
+            warnings=tuple(warnings),
             more=bool(self._restart_now),
         )
 
-    def _about_default(self, state: RuntimesState) -> t.Iterator[str]:
-        """Warn of default runtimes that each has once its files are written."""
-        for runtime_state in state.states:
-            effective = self._tried.get(
-                runtime_state.runtime.kind.name, runtime_state.view.effective
-            )
-            yield from about_default(
-                lookup(effective, runtime_state.runtime.kind.keys.default), self._options
-            )
+    def _restart_steps(self, state: RuntimeState) -> t.List[Step]:
+        """Return the steps that note or carry out a restart or reload that no edit of this run needs."""
+        name, unit = state.runtime.kind.name, state.runtime.unit
+        steps = []
+        if state.changed or state.missing:
+            verb = "note that {} must be restarted" if self._waits(state) else "restart {}"
+            reason = f"{', '.join(state.changed)} was changed after it had started"
+            if not state.changed:
+                reason = f"it runs without {describe(state.missing)}"
+            summary = f"{verb.format(unit)}: {reason}"
+            steps.append(Step("stale", summary, {"unit": unit}, (f"restart:{unit}",)))
+        if unit not in self._restart_now or state.files or steps:
+            return steps
+        if state.reloads() or (state.restarts() and not self._waits(state)):
+            verb = "restart" if state.restarts() else "reload"
+            params = {"runtime": name, "verb": verb}
+            steps.append(Step("activate", f"{verb} {unit}", params))
+        return steps
 
     def _waits(self, state: RuntimeState) -> bool:
         """Return whether a restart is left to somebody else, or to a later run."""
@@ -282,7 +270,7 @@ class RuntimeCapability:
         )
 
     def _try(self, state: RuntimeState) -> None:
-        """Have a runtime check all of its edits, and see that they give it what it must have."""
+        """Have a runtime check all of its edits, and refuse those that do not give it what it must have."""
         if self._present:
             changes = [change for file in state.files for change in file.changes]
             state.runtime.refuse_flags(changes, state.path, self._options)
@@ -325,9 +313,10 @@ class RuntimeCapability:
             return
         state = self._states[step.params["runtime"]]
         if step.action == "activate":
-            put = partial(self._put, backup=False)
             verb = step.params["verb"]
-            activate(self._host, self._records, state.runtime, state.view, state.path, verb, put)
+            activate(
+                self._host, self._records, state.runtime, state.view, state.path, verb, self._put
+            )
             return
         file: File = step.params["file"]
         saved = self._records.saved()
@@ -377,7 +366,7 @@ class RuntimeCapability:
             error.hint = f"restore {file.path}, which is left changed: {second}"
 
     def _verify(self, state: RuntimeState, *, is_last: bool) -> None:
-        """See that the runtime has what it had on the trial, once its last file is written, and whether that is new."""
+        """Refuse a runtime that has not what it had on the trial, once its last file is written."""
         runtime = state.runtime
         view = runtime.view(state.path, self._known(runtime, state.path, self._records.all()))
         stale = state.stale or state.stale_live

@@ -195,12 +195,6 @@ def _runtime(cri: Table, name: str) -> Table:
     return lookup(cri, ("containerd", "runtimes", name)) or {}
 
 
-def default_program(cri: Table) -> t.Tuple[str, str]:
-    """Return the default runtime and the program that is set for it, empty where none is."""
-    name = str(lookup(cri, CONTAINERD.keys.default) or "")
-    return name, str(lookup(_runtime(cri, name), ("options", "BinaryName")) or "")
-
-
 def _copied(runtime: Table) -> t.Dict[str, t.Any]:
     plain = {
         key: value for key, value in sorted(runtime.items()) if not isinstance(value, t.Mapping)
@@ -256,11 +250,6 @@ def leaves(table: Table, path: Path = ()) -> t.Iterator[Change]:
             yield from leaves(value, (*path, key))
         else:
             yield (*path, key), value
-
-
-def is_k0s_managed(text: t.Optional[str]) -> bool:
-    """Return whether k0s writes its file of containerd itself."""
-    return (text or "").startswith(f"{K0S_MANAGED}\n")
 
 
 def choose_unit(kind: RuntimeKind, states: t.Mapping[str, t.Mapping[str, str]]) -> t.Optional[str]:

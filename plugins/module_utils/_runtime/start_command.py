@@ -154,12 +154,14 @@ def split(text: str) -> t.List[str]:
 
 def environment_file(text: str) -> t.Dict[str, str]:
     """Return the variables of a file that EnvironmentFile= names: systemd.exec(5)."""
-    found = {}
+    variables = {}
     for line in text.replace("\\\n", "").splitlines():
         name, equal, value = line.strip().partition("=")
         if equal and not name.startswith(("#", ";")):
-            found[name.strip()] = " ".join(split(value)) if value[:1] in "\"'" else value.strip()
-    return found
+            variables[name.strip()] = (
+                " ".join(split(value)) if value[:1] in "\"'" else value.strip()
+            )
+    return variables
 
 
 def with_flags(config: t.Mapping[str, t.Any], changes: t.Iterable[Change]) -> Config:

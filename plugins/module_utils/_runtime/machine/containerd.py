@@ -32,7 +32,9 @@ class Containerd(Runtime):
     kind = containerd.CONTAINERD
 
     def default_program(self, effective: t.Mapping[str, t.Any]) -> t.Tuple[str, str]:
-        return containerd.default_program(effective)
+        name = str(lookup(effective, self.kind.keys.default) or "")
+        path = ("containerd", "runtimes", name, "options", "BinaryName")
+        return name, str(lookup(effective, path) or "")
 
     def __init__(self, host: Host) -> None:
         super().__init__(host)
@@ -255,7 +257,8 @@ class K0s(K3s):
     kind = containerd.K0S
 
     def _is_managed(self) -> bool:
-        return containerd.is_k0s_managed(self._host.read(self.kind.config_path))
+        text = self._host.read(self.kind.config_path) or ""
+        return text.startswith(f"{containerd.K0S_MANAGED}\n")
 
     def _drop_in(self, config: Config, version: Version) -> t.Optional[str]:
         return containerd.K0S_DROP_IN if self._is_managed() else super()._drop_in(config, version)

@@ -83,7 +83,7 @@ class Crio(Runtime):
             settings=needed,
             warnings=(
                 *self.about_program(shown, options),
-                *self._about(options),
+                *self._warn_of_low_level(options),
             ),
             loaded=tuple(self._files(posixpath.dirname(self.path()))),
         )
@@ -120,8 +120,8 @@ class Crio(Runtime):
         images = (lookup(config, PAUSE_IMAGE) for config in configs)
         return str(next(filter(None, images), ""))
 
-    def _about(self, options: RuntimeOptions) -> t.Tuple[str, ...]:
-        """Warn where NVIDIA's runtime would find no runtime of its own: upstream's packages have them outside PATH."""
+    def _warn_of_low_level(self, options: RuntimeOptions) -> t.Tuple[str, ...]:
+        """Return the warning that NVIDIA's runtime finds no other to call: upstream's packages have it outside PATH."""
         if options.mode in ("", CDI):
             return ()
         names = self._low_levels()
@@ -152,21 +152,19 @@ class Crio(Runtime):
         variables = self.commands().running.environment
         completed = self._host.run([self.kind.program, *args, "config"], check=False, env=variables)
         if completed.rc != 0:
+            # Without what CRI-O only informs of.
+            lines = completed.err.strip().split("\n")
+            errors = [line for line in lines if re.search(r"\blevel=(error|fatal)\b", line)]
             raise NodeError(
                 "CRI-O can't read its configuration",
-                cause=decisive(completed.err),
+                cause="\n".join(errors or lines),
                 hint="fix the file that it names; nothing was changed",
             )
         section_shown = section(toml.parse(completed.out, "crio config"))
-        runtimes = {**(section_shown.get("runtimes") or {}), **self._entries(texts or {})}
+        runtimes = {**(section_shown.get("runtimes") or {})}
+        for config in self._configurations(texts or {}):  # a later file replaces a whole entry
+            runtimes.update(lookup(config, (*self.kind.keys.prefix, "runtimes")) or {})
         return {**section_shown, "runtimes": runtimes} if runtimes else section_shown
-
-    def _entries(self, texts: Texts) -> t.Dict[str, Section]:
-        """Return the entries of runtimes as the files have them, of which a later one replaces a whole entry."""
-        entries: t.Dict[str, Section] = {}
-        for config in self._configurations(texts):
-            entries.update(lookup(config, (*self.kind.keys.prefix, "runtimes")) or {})
-        return entries
 
     def _configurations(self, texts: Texts) -> t.Iterator[Section]:
         """Yield what is in each file, in CRI-O's order; ``texts`` are what some of them would have."""
@@ -187,16 +185,13 @@ class Crio(Runtime):
 
     def _built_in(self, shown: Section, handler: str) -> t.Tuple[str, Section]:
         """Return the default runtime if no file has an entry of it: CRI-O shows those of its own as comments."""
-        default = shown.get("default_runtime") or self._defaults.get("default_runtime")
-        return like({**self._defaults, "default_runtime": default}, handler)
-
-    @property
-    def _defaults(self) -> Section:
-        """The section that CRI-O has by itself, empty where it does not tell."""
-        return section(self._built_in_configuration)
+        defaults = section(self._built_in_configuration)
+        default = shown.get("default_runtime") or defaults.get("default_runtime")
+        return like({**defaults, "default_runtime": default}, handler)
 
     @functools.cached_property
     def _built_in_configuration(self) -> Section:
+        """The configuration that CRI-O has by itself, empty if it does not print it."""
         shown = self._host.run([self.kind.program, "config", "--default"], check=False)
         return toml.parse(shown.out if shown.rc == 0 else "", "crio config --default")
 
@@ -328,13 +323,6 @@ def _refuse_loss(names: t.Sequence[str], cause: str, step: str) -> None:
             cause,
             step,
         )
-
-
-def decisive(text: str) -> str:
-    """Return CRI-O's errors, without what it only informs of."""
-    lines = text.strip().split("\n")
-    errors = [line for line in lines if re.search(r"\blevel=(error|fatal)\b", line)]
-    return "\n".join(errors or lines)
 
 
 def section(config: t.Mapping[str, t.Any]) -> t.Dict[str, t.Any]:

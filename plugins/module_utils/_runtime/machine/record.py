@@ -20,6 +20,7 @@ RECORD = "/var/lib/gpu-node/container_runtime.json"
 MARK = "/run/gpu-node/container_runtime.json"  # after a boot, every runtime has read its files
 # Files as the running programs have read them, by unit, until these have taken over what was written since.
 BEFORE = "/run/gpu-node/container_runtime.before.json"
+# Configurations of runtimes may hold passwords of registries.
 FILE_MODES = {RECORD: 0o600, MARK: 0o644, BEFORE: 0o600}
 
 NOTHING = ("", "{}")  # what is left of a file
@@ -64,12 +65,11 @@ class Records:
     def put(self, path: str, written: t.Optional[Written]) -> None:
         """Remember a file, or with None forget it."""
         known = {**self.all(), path: written}
-        # Configurations of runtimes may hold passwords of registries.
-        self._store(RECORD, {name: file.data() for name, file in known.items() if file}, 0o600)
+        self._store(RECORD, {name: file.data() for name, file in known.items() if file})
 
-    def _store(self, path: str, data: t.Mapping[str, t.Any], mode: int) -> None:
+    def _store(self, path: str, data: t.Mapping[str, t.Any]) -> None:
         if data:
-            self._host.write(path, json.dumps(data) + "\n", mode=mode)
+            self._host.write(path, json.dumps(data) + "\n", mode=FILE_MODES[path])
         else:
             self._host.remove(path)
 
@@ -80,18 +80,17 @@ class Records:
     def restore(self, saved: t.Mapping[str, t.Optional[str]]) -> None:
         """Remember what was remembered, and nothing else."""
         for path, text in saved.items():
-            mode = FILE_MODES[path]
             if text is None:
                 self._host.remove(path)
             else:
-                self._host.write(path, text, mode=mode)
+                self._host.write(path, text, mode=FILE_MODES[path])
 
     def keep_before(self, unit: str, path: str, text: t.Optional[str]) -> None:
         """Save a file's text before an edit that its unit has to take over, unless an earlier edit waits too."""
         saved, written = self._before(), self.all().get(path)
         entry = {"text": text, "written": written and written.data()}
         saved.setdefault(unit, {}).setdefault(path, entry)
-        self._store(BEFORE, saved, 0o600)
+        self._store(BEFORE, saved)
 
     def before(self, unit: str) -> t.Dict[str, t.Optional[str]]:
         """Return the texts of files that a unit's program has read, where they were edited since."""
@@ -103,7 +102,7 @@ class Records:
         files = saved.pop(unit, {})
         if not files:
             return
-        self._store(BEFORE, saved, 0o600)
+        self._store(BEFORE, saved)
         for path, entry in files.items() if restore else ():
             self.put(path, _written(entry["written"]) if entry["written"] else None)
         if restore:
@@ -120,13 +119,13 @@ class Records:
 
     def mark(self, unit: str, *, live: bool = False) -> None:
         """Remember that a unit has to start again, or if ``live`` to reload its files."""
-        self._store(MARK, {**self._marks(), _key(unit, live): time.time()}, 0o644)
+        self._store(MARK, {**self._marks(), _key(unit, live): time.time()})
 
     def unmark(self, unit: str) -> None:
         """Forget that: the edit came to nothing."""
         ours = (_key(unit, False), _key(unit, True))
         marks = {key: since for key, since in self._marks().items() if key not in ours}
-        self._store(MARK, marks, 0o644)
+        self._store(MARK, marks)
 
     def stale(self, unit: str, *, live: bool = False) -> bool:
         """Return whether a unit has run, or with ``live`` was not reloaded either, since before an edit of ours."""
@@ -140,17 +139,17 @@ class Records:
         """Remember that a file is as we wrote it, so that its time says nothing: marks do."""
         status = self._host.status(path)
         if status is not None:
-            self._store(MARK, {**self._marks(), path: status.ctime}, 0o644)
+            self._store(MARK, {**self._marks(), path: status.ctime})
 
     def changed(self, runtime: Runtime, paths: t.Iterable[str]) -> t.Tuple[str, ...]:
         """Return the files that somebody has changed since their runtime was started, or reloaded if it can be."""
-        ours, now = self._marks(), time.time()
+        ours, clock = self._marks(), time.time()
         statuses = {path: self._host.status(path) for path in paths}
         times = {path: status.ctime for path, status in statuses.items() if status is not None}
         # systemd is asked only where something is newer than the last boot.
-        booted = now - time.monotonic()
+        booted = clock - time.monotonic()
         new = {
-            path: at for path, at in times.items() if booted < at <= now and at != ours.get(path)
+            path: at for path, at in times.items() if booted < at <= clock and at != ours.get(path)
         }
         started = self._started(runtime.unit, live=bool(runtime.kind.keys.live)) if new else None
         return tuple(path for path, at in new.items() if started is not None and at > started)
@@ -247,7 +246,7 @@ class File(t.NamedTuple):
         if old is not None and self.text is not None:
             reverted = runtime.edit(self.text, *edits.revert(config, entries))
             base = old.base if self.text == old.text else self._without_us(runtime, reverted)
-        gone = {path for path, _rest in (*self.removals, *self.reverts)}
+        gone = {path for path, _detail in (*self.removals, *self.reverts)}
         remaining = [entry for entry in entries if entry.path not in gone]
         noted = edits.note(config, self.changes, entries, remaining)
         made = makes_folder or bool(old and old.made_folder)

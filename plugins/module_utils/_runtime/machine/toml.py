@@ -44,7 +44,7 @@ def _loads(text: str) -> t.Dict[str, t.Any]:
         loads = toml_data.loads
     data: t.Dict[str, t.Any] = loads(text)
     for level in json_data.levels(data):
-        if any(isinstance(one, int) and one.bit_length() > 64 for one in level):
+        if any(isinstance(item, int) and item.bit_length() > 64 for item in level):
             raise ValueError("a number has more than 64 bits")
     return data
 
