@@ -87,25 +87,26 @@ class CdiCapability:
         if problem:
             raise InputError.exposed("path", self._path, "a file in a folder", problem)
         units = boot.observe(self._host, cdi_boot.BOOT)
-        observed, path = self._observe(units), cdi_boot.path(units.config)
-        elsewhere = bool(path) and not specification.is_same_file(path, self._path)
+        observed, path = self._observe_file(units), cdi_boot.path(units.config)
+        place, desired_place = map(specification.normalize_path, (path, self._path))
+        elsewhere = bool(path) and place != desired_place
         ours = elsewhere and specification.is_ours(self._host.read(path))
         known = frozenset(replaced.load(self._host))
         named = self._path in known or (bool(path) and not elsewhere)
         foreign = bool(observed.text) and not named and not specification.is_ours(observed.text)
         return observed._replace(earlier=path if ours else "", foreign=foreign, replaced=known)
 
-    def _observe(self, units: Boot) -> CdiState:
+    def _observe_file(self, units: Boot) -> CdiState:
         text = self._host.read(self._path)
         if not self._present:
             return CdiState(units, text, DesiredSpecification())
         try:
             with open_nvml(self._files.required_nvml_library()) as nvml:
                 if self._check_mode:
-                    return self._look(nvml, units, text)
+                    return self._describe(nvml, units, text)
                 # A layout that is being changed would be described half.
                 with self._host.lock(LOCK, timeout=LOCK_SECONDS):
-                    return self._look(nvml, units, text)
+                    return self._describe(nvml, units, text)
         except NvmlError as error:
             late = nvml_start.explain(self._host, error)
             if self._check_mode and late:
@@ -113,7 +114,7 @@ class CdiCapability:
                 return CdiState(units, text, None, (warning,), (), "the driver is loaded")
             raise
 
-    def _look(self, nvml: Nvml, units: Boot, text: t.Optional[str]) -> CdiState:
+    def _describe(self, nvml: Nvml, units: Boot, text: t.Optional[str]) -> CdiState:
         uses_toolkit = self._compare or self._options.generator == NVIDIA_CTK
         if self._check_mode and uses_toolkit and self._files.program(NVIDIA_CTK) is None:
             message = (

@@ -71,14 +71,13 @@ def minimum_version(spec: t.Mapping[str, t.Any]) -> str:
 class Unknown(str):
     """What is said of a key that is in no version of the format that is known here; ``key`` is its place."""
 
-    key = ""
+    key: str
 
-    @classmethod
-    def of(cls, key: str) -> Unknown:
-        """Say that there is no such key."""
-        result = cls(f"{key}: there is no such key")
-        result.key = key
-        return result
+    def __new__(cls, key: str) -> Unknown:
+        """Return the problem of a key."""
+        self = super().__new__(cls, f"{key}: there is no such key")
+        self.key = key
+        return self
 
 
 def is_newer(version: t.Any) -> bool:
@@ -129,7 +128,7 @@ def _keys(value: t.Any, keys: t.Mapping[str, str], at: str) -> Found:
     prefix = f"{at}." if at else ""
     for key in value:
         if key not in keys:
-            yield Unknown.of(prefix + cut(key))
+            yield Unknown(prefix + cut(key))
     for key, shape in keys.items():
         if key in value:
             yield from _shape(value[key], shape, prefix + key)
@@ -219,15 +218,16 @@ def _without_pipes(edits: t.Any) -> t.Any:
 
 
 def check(spec: Spec, open_folder: t.Callable[[str], str]) -> None:
-    """NodeError where a path is below a folder that everybody may write to, as ``open_folder`` tells."""
+    """Refuse paths below a folder that everybody may write to, which ``open_folder`` returns for a path.
+
+    Raises:
+        NodeError: if there is such a path.
+    """
     sources: t.List[str] = []
     for part in (spec, *spec["devices"]):
         edits = part.get("containerEdits", {})
         sources += [mount["hostPath"] for mount in edits.get("mounts", ())]
-        sources += [
-            device_node.get("hostPath", device_node["path"])
-            for device_node in edits.get("deviceNodes", ())
-        ]
+        sources += [node.get("hostPath", node["path"]) for node in edits.get("deviceNodes", ())]
         sources += [hook["path"] for hook in edits.get("hooks", ())]
     for path in dict.fromkeys(sources):
         folder = open_folder(path)

@@ -58,27 +58,24 @@ class DesiredSpecification(t.NamedTuple):
 def specify(
     node: Inventory, machine: DriverFiles, options: Options
 ) -> t.Tuple[DesiredSpecification, t.Tuple[str, ...]]:
-    """Return the wanted specification, and warnings."""
+    """Return the desired specification, and warnings."""
     version = node.driver_version
     warnings = [f"a GPU is left out: {error}" for error in node.broken]
     warnings += [f"GPU {gpu.gpu.index} is left out: {gpu.error}" for gpu in node.gpus if gpu.error]
     whole = [gpu for gpu in node.gpus if not gpu.error]
     nodes, capabilities = machine.device_nodes(), chosen(options.capabilities)
     devices, left_out = specification.list_devices(
-        [devices_of_gpu.gpu for devices_of_gpu in whole],
-        [mig for devices_of_gpu in whole for mig in devices_of_gpu.migs],
+        [row.gpu for row in whole],
+        [mig for row in whole for mig in row.migs],
         machine.mig_minors(),
         nodes,
-        {
-            devices_of_gpu.gpu.uuid: machine.drm(devices_of_gpu.gpu.pci_bus_id)
-            for devices_of_gpu in whole
-            if draws(capabilities)
-        },
+        {row.gpu.uuid: machine.drm(row.gpu.pci_bus_id) for row in whole if draws(capabilities)},
     )
     warnings += left_out
     if not devices:
-        why = "no GPU of this node can be given to containers"
-        warnings.append(f"{why}: there is no CDI specification")
+        warnings.append(
+            "no GPU of this node can be given to containers: there is no CDI specification"
+        )
         return DesiredSpecification(driver_version=version), tuple(warnings)
     if options.generator == NVIDIA_CTK:
         hook = check_program(machine.program(NVIDIA_CTK))
@@ -122,7 +119,9 @@ def lost_files(host: Host, before: t.Optional[str], desired: str) -> t.Optional[
     message = f"files of installed packages are gone: {lost}"
     cause = "the CDI specification, and containers with it, would lose them"
     again = f"{REINSTALL[manager]} {' '.join(sorted(set(owners.values())))}"
-    diverted = _diverted(host, owners) if manager == "apt-get" else []
+    asked = [name for path in owners for name in aliases(path)] if manager == "apt-get" else []
+    argv = ["dpkg-query", "-S", *asked]
+    diverted = DIVERTED.findall(host.run(argv, check=False).out) if asked else []
     if diverted:  # a reinstallation would put them where they are now
         moved = "; ".join(f"dpkg-divert --rename --remove {path}" for path in diverted)
         again = f"dpkg-divert has moved {'it' if len(diverted) == 1 else 'them'}: {moved}"
@@ -164,12 +163,6 @@ def _owners_by_dpkg(host: Host, paths: t.Sequence[str]) -> t.Dict[str, str]:
     there = {row[1].partition(":")[0] for row in rows if row[0] in ("ii", "hi")}  # in order
     pairs = ((path, owners.get(name, "")) for path in paths for name in aliases(path))
     return {path: name for path, name in pairs if name in there}
-
-
-def _diverted(host: Host, paths: t.Iterable[str]) -> t.List[str]:
-    """Return the paths, as dpkg knows them, that somebody has moved by dpkg-divert."""
-    asked = [name for path in paths for name in aliases(path)]
-    return DIVERTED.findall(host.run(["dpkg-query", "-S", *asked], check=False).out)
 
 
 def _owners_by_rpm(host: Host, paths: t.Sequence[str]) -> t.Dict[str, str]:
@@ -257,25 +250,23 @@ def device_names(text: str) -> t.Set[str]:
 
 def rivals(path: str, names: t.Sequence[str], texts: t.Mapping[str, str]) -> t.List[str]:
     """Return which other files take devices away, by the texts of all others; ``names`` are ours."""
-    messages = (
-        _rival(path, names, message, text)
-        for message, text in texts.items()
-        if describes_gpus(text)
-    )
-    return [message for message in messages if message]
-
-
-def _rival(path: str, names: t.Sequence[str], other: str, text: str) -> str:
-    theirs, mine = (RANKS.get(posixpath.dirname(place), 2) for place in (other, path))
-    known = device_names(text)
-    if not known:
-        return f"{other} describes {KIND} too, and its devices can't be read. Next step: remove it"
-    shared = [name for name in names if name in known]
-    if not shared or theirs < mine:
-        return ""
-    which = f"{other} describes {', '.join(shared)} of {KIND} too"
-    if theirs > mine:
-        return f"{which}: runtimes take them from there, not from {path}. Next step: remove it"
-    return (
-        f"{which}: no container gets them, since both files are in one folder. Next step: remove it"
-    )
+    messages = []
+    for other, text in texts.items():
+        if not describes_gpus(text):
+            continue
+        known = device_names(text)
+        if not known:
+            messages.append(
+                f"{other} describes {KIND} too, and its devices can't be read. Next step: remove it"
+            )
+        shared = [name for name in names if name in known]
+        theirs, mine = (RANKS.get(posixpath.dirname(place), 2) for place in (other, path))
+        if not shared or theirs < mine:
+            continue
+        result = "no container gets them, since both files are in one folder"
+        if theirs > mine:
+            result = f"runtimes take them from there, not from {path}"
+        messages.append(
+            f"{other} describes {', '.join(shared)} of {KIND} too: {result}. Next step: remove it"
+        )
+    return messages
