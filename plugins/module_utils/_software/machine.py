@@ -86,7 +86,11 @@ class Software(t.Generic[S, R]):
         return dataclasses.replace(observed, removal=manager.removal(ours))
 
     def _possible(self, planned: Plan) -> Plan:
-        """Return a plan that the package manager can carry out. NodeError: it can't, or packages of others would go."""
+        """Return a plan that the package manager can carry out.
+
+        Raises:
+            NodeError: if it can't, or packages of others would go.
+        """
         steps = (step for step in planned.steps if step.action == "purge")
         purged = [name for step in steps for name in step.params["packages"]]
         for step in planned.steps:

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, the gpu.node authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""What is wanted of DCGM and its exporter, what the node has of them, and what earlier runs added."""
+"""What is desired of DCGM and its exporter, what the node has of them, and what earlier runs added."""
 
 from __future__ import annotations
 
@@ -75,7 +75,11 @@ class DesiredDcgm:
 
 
 def parse(params: t.Mapping[str, t.Any]) -> DesiredDcgm:
-    """Return what the options say; InputError names the one that cannot be meant."""
+    """Return the options as values.
+
+    Raises:
+        InputError: if one is not valid; it names the option.
+    """
     version = params["version"]
     if version and not VERSION.fullmatch(version):
         raise InputError.of("version", version, "a version of DCGM, such as 4.5.2")
