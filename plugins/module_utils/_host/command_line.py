@@ -56,20 +56,23 @@ def options_for_mode(mode: str, vendor: str) -> Words:
     return OPTIONS_BY_MODE[mode, vendor]
 
 
-def has(cmdline: t.Sequence[str], option: str) -> bool:
-    """Return whether a command line says so: of options of one name the last counts, whose values have commas."""
+def has_option(cmdline: t.Sequence[str], option: str) -> bool:
+    """Return whether the kernel command line sets an option.
+
+    The last occurrence of an option wins; its value may be a comma-separated list.
+    """
     name, value = parameter(option)
     values = [each.value or "" for each in map(parameter, cmdline) if each.name == name]
     return bool(values) and (value or "") in values[-1].split(",")
 
 
 def lacking(cmdline: t.Sequence[str], options: t.Iterable[str]) -> Words:
-    """Return those that a command line does not say."""
-    return tuple(option for option in options if not has(cmdline, option))
+    """Return the options that a command line does not set."""
+    return tuple(option for option in options if not has_option(cmdline, option))
 
 
 def same_keys(cmdline: t.Iterable[str], options: t.Iterable[str]) -> Words:
-    """Return those words that have the name of one of the others."""
+    """Return the words of a command line that have the name of one of the options."""
     names = {parameter(word).name for word in options}
     return tuple(word for word in cmdline if parameter(word).name in names)
 
@@ -99,7 +102,7 @@ def entries(texts: t.Iterable[str], machine_id: str) -> t.Optional[Words]:
     ]
     if not lines:
         return None
-    return tuple(word for word in lines[0] if all(has(line, word) for line in lines[1:]))
+    return tuple(word for word in lines[0] if all(has_option(line, word) for line in lines[1:]))
 
 
 def edited(cmdline: t.Iterable[str], added: t.Iterable[str], removed: t.Collection[str]) -> Words:

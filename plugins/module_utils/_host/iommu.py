@@ -21,9 +21,17 @@ WRITE, NOTE = "command_line", "note_reboot"
 def plan(
     current: Iommu, record: CommandLine, mode: str, asked: Words, guests: t.Sequence[str]
 ) -> Plan:
-    """Return the plan; without a mode, to what there was before. ``asked`` are the words that the mode takes.
+    """Return the plan; without a mode, to what there was before.
 
-    NodeError: it can't be carried out. ``guests`` are those that have devices, or might.
+    Args:
+        current: What the kernel is booted with, and will be.
+        record: What earlier runs have added.
+        mode: The desired mode, empty if the IOMMU is not managed.
+        asked: The options that the mode takes.
+        guests: The guests that have devices, or might.
+
+    Raises:
+        NodeError: if it can't be carried out.
     """
     if mode and current.none and not record.added:
         return Plan(before={}, after={}, warnings=(NO_IOMMU,))
@@ -34,7 +42,7 @@ def plan(
     )
     pending = lacking(current.running, asked)
     if asked and not current.loader and not pending:
-        change = False  # who boots this node some other way has seen to it
+        change = False  # what boots this node in another way has the options already
     if change or pending:
         _check(current, mode, asked, theirs, guests)
     removed = tuple(option for option in record.added if option not in added)

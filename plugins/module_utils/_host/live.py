@@ -49,7 +49,11 @@ class Facts(t.NamedTuple):
 
 
 def parse_pages(data: t.Mapping[str, t.Any]) -> t.Dict[int, int]:
-    """Return numbers of huge pages by their size in KiB. InputError: it can't be meant."""
+    """Return numbers of huge pages by their size in KiB.
+
+    Raises:
+        InputError: if a size or a number is not valid.
+    """
     pages = {}
     for key, value in data.items():
         size = SIZE.fullmatch(str(key))
@@ -67,7 +71,7 @@ def pages_file(size: int) -> str:
 
 
 def kind(name: str) -> str:
-    """Return what a value is of."""
+    """Return the setting that a value belongs to."""
     if ADDRESS.fullmatch(name):
         return ACS
     return HUGEPAGES if name.startswith(PAGES) else GOVERNOR if name.startswith(POLICIES) else NUMA
@@ -91,25 +95,27 @@ def boot_lines(asked: DesiredValues) -> t.List[str]:
 
 def desired_values(asked: DesiredValues, current: Values) -> t.Dict[str, str]:
     """Return the values that are asked for, of those that there are."""
-    of = {ACS: NO_ACS if asked.acs else "", GOVERNOR: asked.governor, NUMA: "0" * asked.numa}
-    desired_values = {name: of[kind(name)] for name in current if of.get(kind(name))}
-    return {
-        **desired_values,
-        **{pages_file(size): str(count) for size, count in asked.pages.items()},
-    }
+    settings = {ACS: NO_ACS if asked.acs else "", GOVERNOR: asked.governor, NUMA: "0" * asked.numa}
+    result = {name: settings[kind(name)] for name in current if settings.get(kind(name))}
+    result.update({pages_file(size): str(count) for size, count in asked.pages.items()})
+    return result
 
 
 def plan(current: Values, record: Values, asked: DesiredValues, facts: Facts) -> Plan:
-    """Return the steps to what is asked for, and back where nothing asks any more. NodeError: it can't be had."""
+    """Return the steps to the desired values, and back to the former ones of settings that are no longer desired.
+
+    Raises:
+        InputError: if the kernel has no such huge pages, or the node has less memory.
+        NodeError: if this host can't be set so.
+    """
     target = desired_values(asked, current)
-    _check_pages(current, asked, facts)
     over = {name: value for name, value in record.items() if name not in target}
     changes = {
         name: value
         for name, value in {**over, **target}.items()
         if current.get(name, value) != value
     }
-    _check(changes, asked, facts)
+    _check(current, changes, asked, facts)
     groups: t.Dict[t.Tuple[str, str, str], t.List[str]] = {}
     for name, value in changes.items():
         groups.setdefault((kind(name), current[name], value), []).append(name)
@@ -130,16 +136,13 @@ def plan(current: Values, record: Values, asked: DesiredValues, facts: Facts) ->
     )
 
 
-def _check_pages(current: Values, asked: DesiredValues, facts: Facts) -> None:
+def _check(current: Values, changes: Values, asked: DesiredValues, facts: Facts) -> None:
     for size, count in asked.pages.items():
         named = f"hugepages.{size // 1024}M" if size < UNITS["G"] else f"hugepages.{size >> 20}G"
         if pages_file(size) not in current:
             raise InputError.of("hugepages", named[10:], "a size that this kernel has")
         if count * size > facts.memory:
             raise InputError.of(named, count, f"less than the {facts.memory >> 20} GiB of memory")
-
-
-def _check(changes: Values, asked: DesiredValues, facts: Facts) -> None:
     kinds = {kind(name) for name in changes}
     if asked.acs and facts.guests:
         raise NodeError(

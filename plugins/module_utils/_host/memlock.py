@@ -43,7 +43,11 @@ class Service(t.NamedTuple):
 
 
 def parse(value: str) -> float:
-    """Return a limit in bytes, which may be infinite. InputError: it can't be meant."""
+    """Return a limit in bytes, which may be infinite.
+
+    Raises:
+        InputError: if it is not valid.
+    """
     size = SIZE.fullmatch(value)
     if value != UNLIMITED and (size is None or int(size[1]) < LEAST):
         raise InputError.of("memlock", value, f"{UNLIMITED}, or {LEAST}G or more")

@@ -73,7 +73,11 @@ def dump(record: HostRecord) -> str:
 
 
 def parse(text: t.Optional[str]) -> HostRecord:
-    """Return what the file has. NodeError: it can't be understood."""
+    """Return what the file has.
+
+    Raises:
+        NodeError: if it can't be understood.
+    """
     if text is None:
         return HostRecord()
     with readable(PATH, FORGET):

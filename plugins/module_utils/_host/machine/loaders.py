@@ -130,7 +130,11 @@ class SystemdBoot(Loader):
 
 def find(host: Host) -> t.Tuple[t.Optional[Loader], Words, str]:
     """Return the boot loader with what the next boot has; None where it is not known, and then why."""
-    loader = _there(host)
+    by_program = (("grubby", Grubby), ("pbl", Pbl), ("update-grub", Grub))
+    booted_by = (host.read_bytes(LOADER_INFO) or b"").replace(b"\0", b"")  # it is UTF-16
+    loader: t.Optional[Loader] = SystemdBoot(host)
+    if b"systemd-boot" not in booted_by or host.which("pbl") is not None:
+        loader = next((make(host) for name, make in by_program if host.which(name)), None)
     if loader is None:
         programs = "update-grub, grubby, pbl and systemd-boot"
         return None, (), f"it has none of {programs}"
@@ -141,11 +145,3 @@ def find(host: Host) -> t.Tuple[t.Optional[Loader], Words, str]:
     if cmdline is None:
         return None, (), f"{loader.name} is there, and no entry of it that boots Linux was found"
     return loader, cmdline, ""
-
-
-def _there(host: Host) -> t.Optional[Loader]:
-    by_program = (("grubby", Grubby), ("pbl", Pbl), ("update-grub", Grub))
-    booted_by = (host.read_bytes(LOADER_INFO) or b"").replace(b"\0", b"")  # it is UTF-16
-    if b"systemd-boot" in booted_by and host.which("pbl") is None:
-        return SystemdBoot(host)
-    return next((make(host) for name, make in by_program if host.which(name)), None)

@@ -19,7 +19,7 @@ from ..boot import PROGRAM
 from ..command_line import OFF, PT, Words
 from ..iommu import UNKNOWN
 from ..live import ACS, ADDRESS, NUMA_FILE, POLICIES, DesiredValues, Facts, Values, kind, pages_file
-from ..memlock import FOLDER, LIMITS, PATHS, UNITS, Service, limit, running
+from ..memlock import FOLDER, LIMITS, UNITS, Service, limit, running
 from ..state import Iommu
 from .loaders import Loader, find
 
@@ -124,11 +124,6 @@ def facts(host: Host, asked: DesiredValues) -> Facts:
 def program(host: Host, *args: str) -> str:
     """Run what the unit runs at boot too, and return what it prints."""
     return host.run(["/bin/sh", "-c", PROGRAM, "host", *args]).out
-
-
-def memlock(host: Host) -> t.Dict[str, str]:
-    """Return the texts of our files with limits, of those that there are."""
-    return existing(host, PATHS)
 
 
 def services(host: Host) -> t.Tuple[Service, ...]:
