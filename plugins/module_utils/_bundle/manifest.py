@@ -42,7 +42,11 @@ def render(manifest: Manifest) -> str:
 
 
 def parse(text: str, path: str) -> Manifest:
-    """Return what a text of bundle.json says. NodeError: it is damaged, or of a later format."""
+    """Return the manifest in a text of bundle.json.
+
+    Raises:
+        NodeError: if it is damaged, or of a later format.
+    """
     with readable(path, "make the bundle again, or fetch it again from where it was made"):
         whole = json.loads(text)
         version = whole["format"]
@@ -77,7 +81,7 @@ def extra(manifest: Manifest, files: Files) -> t.List[str]:
 
 
 def differences(manifest: Manifest, files: Files) -> t.List[str]:
-    """Say of each file how it differs from the list; nothing where none does."""
+    """Return how files differ from the list."""
     messages = []
     for name, file in sorted(manifest.files.items()):
         if name not in files:
