@@ -237,17 +237,13 @@ def _installed_source(
     version = desired.version
     if not version:
         # The branch of the driver on the node where that runs the GPUs, else the one that is supported longest.
-        newest = max(
-            state.loaded.libraries, key=lambda library: library.numbers, default=NO_VERSION
-        )
-        version, table = Version(newest.branch), desired.releases
-        if not version or not best_versions([version], state.machine.gpus):
-            machine = state.machine
-            version = (
-                longest_supported_branch(table, machine.today, machine.gpus)
-                if table
-                else NO_VERSION
-            )
+        libraries, table, machine = state.loaded.libraries, desired.releases, state.machine
+        newest = max(libraries, key=lambda library: library.numbers, default=NO_VERSION)
+        version = Version(newest.branch)
+        if not version or not best_versions([version], machine.gpus):
+            version = NO_VERSION
+            if table:
+                version = longest_supported_branch(table, machine.today, machine.gpus)
     return ChosenSource("repository", version, repository, "the node's driver is from one")
 
 

@@ -111,11 +111,6 @@ def _steps(state: DriverState, packages: t.Sequence[str]) -> t.List[Step]:
         "fabric": record.fabric and software.names.fabric not in packages,
         "kernels": state.loaded.modules.images if record.modprobe else (),
     }
-    return [*steps, Step("remove", _summary(state, packages), params)]
-
-
-def _summary(state: DriverState, packages: t.Sequence[str]) -> str:
-    record = state.history.record
     asked = ", ".join(name for name in packages if name in record.requested) or "dependencies only"
     removed = f"remove the {len(packages)} packages that were added ({asked})"
     extras = (
@@ -128,4 +123,5 @@ def _summary(state: DriverState, packages: t.Sequence[str]) -> str:
     )
     parts = [removed if packages else "forget the record of additions"]
     parts += [text for added, text in extras if added]
-    return adoption.in_words(state, " and ".join(parts))
+    summary = adoption.in_words(state, " and ".join(parts))
+    return [*steps, Step("remove", summary, params)]

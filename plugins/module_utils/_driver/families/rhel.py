@@ -81,25 +81,18 @@ def of_kernel(names: t.Iterable[str], kernel: str, kind: str) -> t.Dict[Version,
 def precompiled(offered: Offer, requirements: Requirements, kind: str) -> t.Tuple[str, ...]:
     """Return the package for the running kernel, and those of its version for others that can be booted.
 
-    None fits: empty. What is installed stays unless the newest is wanted.
+    Empty if none fits. What is installed stays unless the newest is desired.
     """
     names = {*offered.names, *offered.installed}
     ready = of_kernel(names, requirements.kernel, kind)
     version = requirements.version.split(":")[-1].split("-")[0]
-    fitting = [candidate for candidate in ready if candidate.fits(version)]
+    fitting = [driver for driver in ready if driver.fits(version)]
     able = branches.best_versions(fitting, requirements.gpus)
-    there = (
-        []
-        if requirements.newest
-        else [candidate for candidate in able if ready[candidate] in offered.installed]
-    )
-    chosen = next(iter((*there, *able)), NO_VERSION)
-    kernels = (
-        requirements.kernel,
-        *(kernel for kernel in requirements.kernels if kernel != requirements.kernel),
-    )
+    there = [driver for driver in able if ready[driver] in offered.installed]
+    chosen = next(iter(able if requirements.newest else (*there, *able)), NO_VERSION)
+    kernels = dict.fromkeys((requirements.kernel, *requirements.kernels))
     packages = (of_kernel(names, kernel, kind).get(chosen, "") for kernel in kernels)
-    return tuple(package for package in packages if package)
+    return tuple(filter(None, packages))
 
 
 def instead(names: Names, asked: str) -> str:
@@ -124,8 +117,8 @@ def with_stream(
     """Return what the sources have once a stream is enabled: of what any stream has, only its packages."""
     modular = {name for rows in streams.offered.values() for name, _machine, _version in rows}
     modular_versions: t.Dict[str, t.Set[str]] = {}
-    for name, of, version in streams.offered.get(stream, ()):
-        if of in ("noarch", machine):
+    for name, architecture, version in streams.offered.get(stream, ()):
+        if architecture in ("noarch", machine):
             modular_versions.setdefault(name, set()).add(version)
     loose = {name: policy for name, policy in policies.items() if name not in modular}
     return {**loose, **ordered(modular_versions)}
@@ -138,9 +131,8 @@ def wanted_stream(state: DriverState, desired: Desired) -> t.Tuple[Version, str]
     """
     kind = state.wanted_type(desired.kernel.module_type)
     package = state.software.names.modules.by_type.get(kind, "")
-    version = (
-        version_of(package) or desired.version or branches.newest_branch_for(state.machine.gpus)
-    )
+    version = version_of(package) or desired.version
+    version = version or branches.newest_branch_for(state.machine.gpus)
     if is_precompiled(package):
         kind = PRECOMPILED if kind == "proprietary" else ""
     return version, kind
@@ -158,10 +150,7 @@ def _fitting(streams: Streams, version: Version, kind: str) -> t.List[str]:
     return [
         name
         for name, rows in streams.offered.items()
-        if stream_fits(name, version, kind)
-        and any(
-            Version.of(package_version).fits(number) for _name, _machine, package_version in rows
-        )
+        if stream_fits(name, version, kind) and any(Version.of(row[2]).fits(number) for row in rows)
     ]
 
 
@@ -234,13 +223,12 @@ class Rhel(Family):
         ready = {kind: precompiled(offered, requirements, kind) for kind in kinds}
         kernel = {kind: (ready.get(kind) or (name,))[0] for kind, name in DKMS.items()}
         built = kernel[requirements.module_type] in DKMS.values()
+        signed = (name for kind, names in ready.items() for name in names if trusted[kind])
         return Names(
             title="RHEL family",
             modules=ModulePackages(
                 kernel,
-                signed=frozenset(
-                    name for kind, names in ready.items() for name in names if trusted[kind]
-                ),
+                signed=frozenset(signed),
                 beside=tuple(ready.get(requirements.module_type, ())[1:]),
                 precompiled=tuple(filter(is_precompiled, sorted(offered.names))),
             ),
@@ -287,11 +275,7 @@ class Rhel(Family):
             return super().choose(state, desired, kind).version or NO_VERSION
         ready = of_kernel(names.modules.precompiled, state.machine.kernel, kind)
         there = state.software.drivers(names.user_space[0])
-        fitting = (
-            candidate
-            for candidate in ready
-            if candidate in there and candidate.fits(desired.version)
-        )
+        fitting = (driver for driver in ready if driver in there and driver.fits(desired.version))
         return next(fitting, NO_VERSION)
 
     def streams(self, state: DriverState, desired: Desired) -> t.List[Step]:

@@ -95,34 +95,26 @@ def build(state: DriverState, package: str, driver: str) -> t.Optional[str]:
     updated = state.loaded.driver is not None and bool(_served(state))
     if have in builds and (updated or state.machine.kernel not in state.loaded.modules.bare):
         return have
-    return next(
-        (candidate for candidate in _nearest(builds, state.machine.kernel) if candidate != have),
-        None,
-    )
+    nearest = _nearest(builds, state.machine.kernel)
+    return next((version for version in nearest if version != have), None)
 
 
 def helping(state: DriverState, package: str, driver: t.Optional[str], kernel: str) -> str:
     """Return the build of a version of the driver that a kernel without modules would get, empty without one."""
     have = state.software.installed(package) or ""
-    candidates = _nearest(_builds(state, package, driver), kernel)
-    return next(
-        (
-            candidate
-            for candidate in candidates
-            if order(built_for(candidate)) > order(built_for(have))
-        ),
-        "",
+    newer = (
+        version
+        for version in _nearest(_builds(state, package, driver), kernel)
+        if order(built_for(version)) > order(built_for(have))
     )
+    return next(newer, "")
 
 
 def _bare(state: DriverState, package: str, version: t.Optional[str]) -> bool:
     """Return whether a build is installed and the running kernel cannot use it."""
-    there = version is not None and version == state.software.installed(package)
-    return (
-        there
-        and bool(built_for(version or ""))
-        and state.machine.kernel in state.loaded.modules.bare
-    )
+    if version is None or version != state.software.installed(package):
+        return False
+    return bool(built_for(version)) and state.machine.kernel in state.loaded.modules.bare
 
 
 def _served(state: DriverState) -> t.List[str]:
@@ -171,11 +163,8 @@ class Suse(Family):
 
     def candidates(self, offered: Offer, requirements: Requirements) -> t.Tuple[str, ...]:
         flavour = kernel_flavour(requirements.kernel)
-        packages = [
-            form.format(number, flavour)
-            for number in GENERATIONS
-            for form in (UTILITIES, *(form for forms in KERNEL.values() for form in forms))
-        ]
+        forms = (UTILITIES, *(form for forms in KERNEL.values() for form in forms))
+        packages = (form.format(number, flavour) for number in GENERATIONS for form in forms)
         return (DAEMON, *packages)
 
     def names(self, offered: Offer, requirements: Requirements) -> Names:
@@ -249,11 +238,8 @@ class Suse(Family):
         if chosen != desired.version:
             chosen = build(state, kernel, result.version) or chosen
         if desired.kernel.load and state.machine.gpus and useless(state, kernel, chosen):
-            able = [
-                kernel_release
-                for kernel_release in state.loaded.modules.kernels
-                if kernel_release not in state.loaded.modules.bare
-            ]
+            modules = state.loaded.modules
+            able = [release for release in modules.kernels if release not in modules.bare]
             boot = f"boot {', '.join(able)}, which has modules, or " if able else ""
             raise NoModules(
                 f"{kernel} {chosen} has no modules for the running kernel {state.machine.kernel}",
@@ -283,12 +269,9 @@ class Suse(Family):
             for name in software.names.needs:
                 have = software.driver(name)
                 is_newer = name == MODPROBE and have.numbers >= choice.version.numbers
-                offered = (
-                    offered
-                    for offered in software.offered(name)
-                    if Version.of(offered) == choice.version
-                )
-                version = next(offered, "")
+                offers = software.offered(name)
+                same = (offer for offer in offers if Version.of(offer) == choice.version)
+                version = next(same, "")
                 if have and version and have != choice.version and not is_newer:
                     result[name] = version
         return result
@@ -296,9 +279,8 @@ class Suse(Family):
     def displaced(self, state: DriverState, desired: Desired, choice: Choice) -> t.List[str]:
         """Return the other builds of the kernel modules; those of somebody's whole driver go by adopt alone."""
         software, ours = state.software, state.history.record.packages
-        foreign = [
-            name for name in filter(software.installed, software.packages) if name not in ours
-        ]
+        there = filter(software.installed, software.packages)
+        foreign = [name for name in there if name not in ours]
         excluded = [name for name in foreign if _excludes(state, choice, name)]
         user_space = [name for name in foreign if generation(name) and not state.type_of(name)]
         if any(generation(name) != generation(choice.kernel) for name in user_space):
@@ -318,10 +300,9 @@ class Suse(Family):
 
     def excluded(self, names: t.Iterable[str], targets: t.Collection[str]) -> t.Set[str]:
         """Return the parts of other generations than that of the targets; their parts exclude each other."""
-        generations = {generation(target) for target in targets} - {""}
-        return {
-            name for name in names if generations and generation(name) not in {"", *generations}
-        }
+        generations = {"", *map(generation, targets)}
+        others = {name for name in names if generation(name) not in generations}
+        return others if len(generations) > 1 else set()
 
     def waits(self, state: DriverState, choice: Choice) -> str:
         kernels = _served(state)

@@ -89,11 +89,8 @@ def _server(offered: Offer, requirements: Requirements) -> Names:
     usable = sorted(usable, key=is_community)
     matches = map((DESKTOP if desktop else INSTALLED).fullmatch, offered.installed)
     installed = [match[1] for match in matches if match and match[1]]
-    have = [
-        known_branch
-        for known_branch in sorted(installed, key=int, reverse=True)
-        if known_branch in usable or not usable
-    ]
+    newest = sorted(installed, key=int, reverse=True)
+    have = [branch for branch in newest if branch in usable or not usable]
     branch = next(filter(None, [requirements.version.branch, *have, *usable, NO_BRANCH]))
     server = f"{branch}{requirements.ending}"
     endings = {"open": f"{server}-open", "proprietary": server}
@@ -175,9 +172,8 @@ def build(state: DriverState, package: str, version: str) -> t.Optional[str]:
     """Return the package's version to have for a version of the driver: what is there, else apt's choice."""
     if package in state.history.refused:
         return None
-    candidates = [
-        candidate for candidate, driver in builds(state, package).items() if driver in ("", version)
-    ]
+    drivers = builds(state, package).items()
+    candidates = [candidate for candidate, driver in drivers if driver in ("", version)]
     preferred = [state.software.installed(package), state.software.candidate(package), *candidates]
     return next((candidate for candidate in preferred if candidate in candidates), None)
 
@@ -185,9 +181,8 @@ def build(state: DriverState, package: str, version: str) -> t.Optional[str]:
 def of_kernel(state: DriverState, kind: str, kernel: str) -> str:
     """Return the package that has the modules of a kernel, empty where there are none of the kind."""
     name = state.software.names.modules.prebuilt.get(kind, "")
-    return (
-        name[: -len(state.machine.kernel)] + kernel if name.endswith(state.machine.kernel) else ""
-    )
+    running = state.machine.kernel
+    return name[: -len(running)] + kernel if name.endswith(running) else ""
 
 
 def waiting(state: DriverState, kind: str) -> t.Tuple[Version, str]:
@@ -205,17 +200,10 @@ def targets(state: DriverState, kind: str, version: str, *, follow: bool) -> t.D
 
     ``follow`` adds the tracking package, with which the modules of a new kernel come by themselves.
     """
-    names = [
-        of_kernel(state, kind, kernel_release)
-        for kernel_release in (state.machine.kernel, *state.newer)
-    ]
-    names += _before(state, kind)
+    kernels = (state.machine.kernel, *state.newer)
+    names = [*(of_kernel(state, kind, kernel) for kernel in kernels), *_before(state, kind)]
     versions = {name: build(state, name, version) for name in names}
-    chosen = {
-        name: kernel_release
-        for name, kernel_release in versions.items()
-        if kernel_release is not None
-    }
+    chosen = {name: full for name, full in versions.items() if full is not None}
     return {**chosen, **_tracking(state, kind, chosen, follow=follow)}
 
 
@@ -225,9 +213,8 @@ def _before(state: DriverState, kind: str) -> t.List[str]:
     Those of older kernels would keep them on the node for ever, and fill /boot.
     """
     start, running = of_kernel(state, kind, ""), order(state.machine.kernel)
-    kernels = [
-        name[len(start) :] for name in state.history.record.packages if name.startswith(start)
-    ]
+    ours = state.history.record.packages
+    kernels = [name[len(start) :] for name in ours if name.startswith(start)]
     older = [kernel for kernel in kernels if kernel[:1].isdigit() and order(kernel) < running]
     there = [release for release in older if state.software.installed(f"{start}{release}")]
     return [f"{start}{release}" for release in sorted(there, key=order)[-1:]]
@@ -237,11 +224,7 @@ def tracking(state: DriverState, kind: str) -> t.List[str]:
     """Return the names that tracking packages of the driver would have, and those that are installed."""
     start = of_kernel(state, kind, "")
     pattern = re.compile(re.escape(start) + TRACKED)
-    there = (
-        package
-        for package in filter(pattern.fullmatch, state.software.packages)
-        if state.software.installed(package)
-    )
+    there = filter(pattern.fullmatch, filter(state.software.installed, state.software.packages))
     named = (f"{start}{flavour}" for flavour in state.flavours)
     return [*dict.fromkeys((*named, *there))] if start else []
 
@@ -253,18 +236,10 @@ def _tracking(
     exact = {f"{name} (= {version})" for name, version in chosen.items()}
     result = {}
     for name in tracking(state, kind):
-        needs = state.software.relations.get(name, {})
-        fitting = [
-            version
-            for version in state.software.versions(name)
-            if exact & set(needs.get(version, ()))
-        ]
-        if (
-            fitting
-            and name not in state.history.refused
-            and (follow or state.software.installed(name))
-        ):
-            installed = state.software.installed(name)
+        needs, versions = state.software.relations.get(name, {}), state.software.versions(name)
+        fitting = [version for version in versions if exact & set(needs.get(version, ()))]
+        installed = state.software.installed(name)
+        if fitting and name not in state.history.refused and (follow or installed):
             result[name] = installed if installed in fitting else fitting[0]
     return result
 
@@ -281,28 +256,24 @@ def _choose(state: DriverState, desired: Desired, kind: str, kernel: str) -> t.O
     matched, versions = common(state, desired, names, known.modules.anchor)
     fits = [candidate for candidate in versions if build(state, kernel, candidate) is not None]
     boot = "" if there in fits else boot
-    versions = [
-        candidate for candidate in versions if candidate in fits or (boot and candidate == there)
-    ]
+    fits += [there] if boot else []
+    versions = [candidate for candidate in versions if candidate in fits]
     if not versions:
         return None
     version = versions[0]
     if version not in {*map(state.software.driver, matched)}:
         newer = [of_kernel(state, kind, candidate) for candidate in state.newer]
+
+        def count_kernels(driver: str) -> int:
+            return sum(build(state, package, driver) is not None for package in newer)
+
         # The first of those with modules for most of the newer kernels.
-        version = max(
-            versions,
-            key=lambda driver: sum(
-                build(state, candidate, driver) is not None for candidate in newer
-            ),
-        )
+        version = max(versions, key=count_kernels)
     chosen = assigned(state, desired, kind, names, matched, version)
     tracked = any(TRACKING.fullmatch(candidate) for candidate in state.taken(desired.adopt))
     chosen.update(targets(state, kind, version, follow=not desired.hold or tracked))
-    tracks = any(
-        candidate in chosen or state.software.installed(candidate)
-        for candidate in tracking(state, kind)
-    )
+    trackers = tracking(state, kind)
+    tracks = any(name in chosen or state.software.installed(name) for name in trackers)
     # apt would bring DKMS's modules as well, for a metapackage that knows no others.
     if not tracks and any(map(WHOLE.fullmatch, chosen)):
         return None
@@ -340,10 +311,8 @@ class Ubuntu(Family):
         """Return the packages that have the kernel modules of a branch, where one is to be chosen."""
         if requirements.version or any("nvidia" in package for package in offered.installed):
             return ()
-        module_packages = (
-            name for name in offered.names if SERVER.fullmatch(name) or BRANCH.fullmatch(name)
-        )
-        return tuple(sorted(module_packages))
+        names = offered.names
+        return tuple(sorted({*filter(SERVER.fullmatch, names), *filter(BRANCH.fullmatch, names)}))
 
     def ending(self, installed: t.Iterable[str], record: Record, desired: Desired) -> str:
         """Return -server, or nothing where a desktop's packages were taken over."""
@@ -358,21 +327,14 @@ class Ubuntu(Family):
 
     def asked(self, state: DriverState) -> t.Set[str]:
         """Return the prebuilt kernel modules that may be offered or are there, and what tracks them."""
-        names, kernels = state.software.names, (state.machine.kernel, *state.newer)
-        packages = {
-            of_kernel(state, kind, kernel) for kind in names.modules.prebuilt for kernel in kernels
-        }
-        packages |= {
-            tracked for kind in names.modules.prebuilt for tracked in tracking(state, kind)
-        }
-        packages |= {
-            package for package in state.history.record.packages if package.startswith(PREBUILT)
-        }
-        return (
-            {tracked for tracked in packages if tracked and NO_BRANCH not in tracked}
-            if names.modules.prebuilt
-            else set()
-        )
+        kinds, kernels = state.software.names.modules.prebuilt, (state.machine.kernel, *state.newer)
+        if not kinds:
+            return set()
+        packages = {name for name in state.history.record.packages if name.startswith(PREBUILT)}
+        for kind in kinds:
+            packages.update(of_kernel(state, kind, kernel) for kernel in kernels)
+            packages.update(tracking(state, kind))
+        return {name for name in packages if name and NO_BRANCH not in name}
 
     def choose(self, state: DriverState, desired: Desired, kind: str) -> Choice:
         """Choose prebuilt modules, in a version that they are built for, before those that DKMS builds.

@@ -189,9 +189,7 @@ def meant(params: str) -> t.Optional[Access]:
     """Return what the loaded driver's options say of its nodes, None where they leave them to others."""
     parameters = dict(re.findall(r"^(\w+): (\d+)$", params, re.M))
     names = ("DeviceFileMode", "DeviceFileUID", "DeviceFileGID")
-    if parameters.get("ModifyDeviceFiles", "0") == "0" or not all(
-        name in parameters for name in names
-    ):
+    if parameters.get("ModifyDeviceFiles", "0") == "0" or not parameters.keys() >= set(names):
         return None
     return Access(*(int(parameters[name]) for name in names))
 
@@ -199,10 +197,8 @@ def meant(params: str) -> t.Optional[Access]:
 def meant_of(capability: str) -> t.Tuple[str, t.Optional[Access]]:
     """Return the node of one of MIG's capabilities by the driver's file, and what that says, None where nothing."""
     properties = dict(re.findall(r"^(\w+): (\d+)$", capability, re.M))
-    if properties.get("DeviceFileModify") != "1" or not {
-        "DeviceFileMinor",
-        "DeviceFileMode",
-    } <= set(properties):
+    names = {"DeviceFileMinor", "DeviceFileMode"}
+    if properties.get("DeviceFileModify") != "1" or not properties.keys() >= names:
         return "", None
     access = Access(int(properties["DeviceFileMode"]), 0, 0)
     return f"{CAPS_FOLDER}/nvidia-cap{properties['DeviceFileMinor']}", access
@@ -218,11 +214,8 @@ def way_back(nodes: t.Sequence[Differing]) -> str:
         f"chown {access.uid}:{access.gid} {paths} && chmod {access.mode:04o} {paths}"
         for access, paths in rows
     )
-    return (
-        f"{commands}, {SAY_SO}"
-        if any(OF_OPTIONS.fullmatch(node.path) for node in nodes)
-        else commands
-    )
+    of_options = any(OF_OPTIONS.fullmatch(node.path) for node in nodes)
+    return f"{commands}, {SAY_SO}" if of_options else commands
 
 
 def warnings(nodes: DeviceNodes) -> t.Tuple[str, ...]:

@@ -91,13 +91,8 @@ def names(module: str, *, current: bool) -> t.List[str]:
     return [module, debians] if current else [module]
 
 
-def has_driver(dependencies: str) -> bool:
-    """Return whether a kernel's modules.dep has the driver, by the names that distributions give it."""
-    return DRIVER.search(dependencies) is not None
-
-
 def driver_files(dependencies: str) -> t.List[str]:
-    """Return the paths of the driver's main module in a kernel's modules.dep."""
+    """Return the paths of the driver's main module in a kernel's modules.dep, by the names in distributions."""
     return [match[0].rstrip(":") for match in DRIVER.finditer(dependencies)]
 
 

@@ -25,9 +25,7 @@ def _observe_machine(node: Node, release: t.Mapping[str, str]) -> Machine:
     host, kernel = node.host, node.kernel
     devices = node_facts.pci_devices(host)
     distribution = release.get("ID", "unknown")
-    gpus = tuple(
-        (device.address, device.architecture) for device in devices if device.kind == "gpu"
-    )
+    gpus = tuple((gpu.address, gpu.architecture) for gpu in devices if gpu.kind == "gpu")
     bridged = bool(gpus) and bool(node_facts.bridges(host))
     return Machine(
         traits=node.family.traits,

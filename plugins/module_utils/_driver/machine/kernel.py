@@ -95,6 +95,7 @@ def modules(
     loaded = _loaded(host, options)
     bootable = tuple(kernel for kernel in kernels if host.exists(f"/boot/vmlinuz-{kernel}"))
     known = {release: host.read(f"{KERNELS}/{release}/modules.dep") or "" for release in bootable}
+    bare = (name for name, text in known.items() if text and not driver_kernel.driver_files(text))
     return Modules(
         own=None if foreign else text,
         foreign=foreign,
@@ -105,11 +106,7 @@ def modules(
         stale=tuple(stale) if own is not None or added else (),
         options=loaded,
         kernels=bootable,
-        bare=tuple(
-            release
-            for release, text in known.items()
-            if text and not driver_kernel.has_driver(text)
-        ),
+        bare=tuple(bare),
         overruled=in_force.overruled(options, counted, command_line),
         itself=_itself(host, options, loaded),
         kept_away={

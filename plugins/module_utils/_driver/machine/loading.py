@@ -28,7 +28,7 @@ from ..kernel.device_nodes import (
     meant,
     meant_of,
 )
-from ..kernel.modules import has_driver
+from ..kernel.modules import driver_files
 from ..module_options.declared import MODULES
 from ..module_options.in_force import parse_own
 from ..record import as_texts
@@ -55,15 +55,13 @@ def differing(host: Host) -> t.Tuple[Differing, ...]:
     paths = [f"/dev/{name}" for name in host.listdir("/dev")]
     expected = [(path, usual) for path in paths if OF_OPTIONS.fullmatch(path)]
     expected += [meant_of(host.read(path) or "") for path in sorted(host.sizes(CAPABILITIES))]
-    nodes_there = (
-        (path, access, host.status(path)) for path, access in expected if access is not None
-    )
-    nodes = (
-        Differing(path, Access(stat.S_IMODE(status.mode), status.uid, status.gid), access)
-        for path, access, status in nodes_there
-        if status is not None and stat.S_ISCHR(status.mode)
-    )
-    return tuple(node for node in nodes if node.has != node.meant)
+    result = []
+    for path, access in expected:
+        status = host.status(path) if access else None
+        if access and status and stat.S_ISCHR(status.mode):
+            has = Access(stat.S_IMODE(status.mode), status.uid, status.gid)
+            result += [Differing(path, has, access)] if has != access else []
+    return tuple(result)
 
 
 def missing(host: Host) -> t.Tuple[str, ...]:
@@ -106,7 +104,7 @@ class Loading(Part):
     def _load(self, params: Params) -> None:
         host, kernel = self._node.host, self._node.kernel
         known = host.read(f"/lib/modules/{kernel}/modules.dep")
-        if known and not has_driver(known) and host.which("dkms"):
+        if known and not driver_files(known) and host.which("dkms"):
             # Modules that it did not build when they were installed, for lack of headers then. It fails where any other
             # module fails too; whether ours is there is for modprobe to say.
             host.run(["dkms", "autoinstall", "-k", kernel], check=False)
@@ -128,9 +126,7 @@ class Loading(Part):
         # In the order in which the kernel lets go of them.
         driver, *users = MODULES
         loaded = [*(user for user in users if host.exists(f"/sys/module/{user}")), driver]
-        switches = bridges(host) or any(
-            pci_device.kind == "nvswitch" for pci_device in pci_devices(host)
-        )
+        switches = bridges(host) or any(device.kind == "nvswitch" for device in pci_devices(host))
         active = [
             unit
             for unit in ((FABRIC_SERVICE, SERVICE) if switches else (SERVICE,))

@@ -69,12 +69,9 @@ class PackageFacts(Part):
         kind = state.wanted_type(desired.kernel.module_type) if taken else ""
         counterparts = adoption.counterparts(state, taken, kind) if taken else ()
         headers = map(names.headers.package_for, (state.machine.kernel, *state.newer))
+        tie = names.headers.tie.format(state.machine.kernel)
         asked = {*names.relevant, *desired.components, *names.needs, *modules, *headers}
-        asked |= {
-            names.headers.tie.format(state.machine.kernel),
-            *siblings(state, ()),
-            *counterparts,
-        }
+        asked |= {tie, *siblings(state, ()), *counterparts}
         asked |= {*components.ALL_DCGM} if "dcgm" in desired.components else set()
         asked = {name for name in asked if name and NO_BRANCH not in name}
         state = state.with_software(
@@ -90,26 +87,21 @@ class PackageFacts(Part):
         """Add what depends on the driver's version, and what components have left that are no longer desired."""
         names, record = state.software.names, state.history.record
         if "dcgm" in desired.components:
-            base = names.user_space[0]
-            known = [
-                state.software.installed(base),
-                branches.newest_branch_for(state.machine.gpus),
-                names.branch,
-            ]
-            version = next(
-                filter(None, [desired.version, *known, state.software.candidate(base)]), ""
-            )
+            base, software = names.user_space[0], state.software
+            newest = branches.newest_branch_for(state.machine.gpus)
+            known = (desired.version, software.installed(base), newest, names.branch)
+            version = next(filter(None, (*known, software.candidate(base))), "")
             names = components.extend(names, desired.components, version)
         left = components.dropped(names, desired.components, record.requested)
         adopted = {part(name) for name in record.adopted_versions}
-        left = [
-            name for name in filter(state.software.installed, left) if part(name) not in adopted
-        ]
+        there = filter(state.software.installed, left)
+        left = [name for name in there if part(name) not in adopted]
         surplus: t.Tuple[str, ...] = ()
         if left and (state.machine.traits.apt or not state.software.unfinished):
             along = record.packages - record.requested - {*names.relevant, *desired.components}
-            there = still_there(sorted(along), state.software.packages)
-            surplus = self._node.manager.leftover(left, there)
+            surplus = self._node.manager.leftover(
+                left, still_there(sorted(along), state.software.packages)
+            )
         return state.with_software(names=names, surplus=surplus)
 
     def _names(self, state: DriverState, desired: Desired, *, asks: bool) -> Names:
@@ -120,9 +112,8 @@ class PackageFacts(Part):
         }
         ending = family.ending(installed, state.history.record, desired)
         if not asks:
-            return family.names(
-                Offer(installed=installed), Requirements(kernel=kernel, ending=ending)
-            )
+            requirements = Requirements(kernel=kernel, ending=ending)
+            return family.names(Offer(installed=installed), requirements)
         ready = family.wants_precompiled(desired.kernel.precompiled, installed, key)
         fits = Requirements(
             desired.version,
@@ -136,20 +127,15 @@ class PackageFacts(Part):
             precompiled=ready,
             newest=desired.update,
             trusted=ready and knows_nvidias_key(self._node.host, key),
-            signs=desired.kernel.precompiled == "auto"
-            and key is not None
-            and key.state == "enrolled",
+            signs=desired.kernel.precompiled == "auto" and bool(key and key.state == "enrolled"),
             kernels=state.loaded.modules.kernels,
         )
         return family.names(self._offer(fits, installed), fits)
 
     def _offer(self, requirements: Requirements, installed: t.Mapping[str, str]) -> Offer:
         manager, family = self._node.manager, self._node.family
-        prefixes = [
-            *([FABRIC_PREFIX] if requirements.nvswitch else []),
-            *family.prefixes(requirements),
-        ]
-        prefixes += [SUBNET] if requirements.bridged else []
+        prefixes = [FABRIC_PREFIX] if requirements.nvswitch else []
+        prefixes += [*family.prefixes(requirements), *([SUBNET] if requirements.bridged else [])]
         names = frozenset(name for prefix in prefixes for name in manager.known(prefix))
         offered = Offer(names, installed=installed)
         candidates = family.candidates(offered, requirements)
@@ -245,17 +231,13 @@ class Packages(Part):
         refuse_unknown_owners(self._node, change)
         packages = manager.packages()
         simulation = self._simulate(change, packages, step.params.get("taken", ()))
-        kernels = [
-            name for name in simulation.new if re.fullmatch(self._node.family.traits.kernels, name)
-        ]
+        pattern = self._node.family.traits.kernels
+        kernels = [name for name in simulation.new if re.fullmatch(pattern, name)]
         notes = tuple(f"{kernel} is installed along with the driver: {ALONG}" for kernel in kernels)
         ours = still_there(self._node.added.record.packages, packages)
         # On a fresh node there is nothing to leave behind.
-        old = (
-            set(ours)
-            - set(change.packages)
-            - {*simulation.removed, *simulation.changed, *change.remove}
-        )
+        moved = {*simulation.removed, *simulation.changed, *change.packages, *change.remove}
+        old = set(ours) - moved
         left = sorted(old & manager.unneeded(change)) if old else []
         along = sorted(set(simulation.removed) - set(change.remove))
         additions = f"; remove {', '.join(along)}, which do not fit" if along else ""
@@ -279,11 +261,7 @@ class Packages(Part):
         requested = record.requested | (new & set(change.packages))
         moved = {*simulation.changed, *simulation.removed}
         packages = record.packages | (new - set(record.foreign_packages))
-        added.remember(
-            packages=packages,
-            requested=requested,
-            **self._earlier(before, moved),
-        )
+        added.remember(packages=packages, requested=requested, **self._earlier(before, moved))
         replaces = bool(moved.intersection((*change.packages, *change.remove)))
         try:
             self._carry_out(change, before, replaces)
@@ -464,14 +442,9 @@ class FeasiblePlans(Part):
             refused = family.unusable(state, planned.steps, str(error))
             if not refused:
                 raise
-            return self._without(state, desired, refused, unmet(error.cause))
-
-    def _without(
-        self, state: DriverState, desired: Desired, refused: t.Sequence[str], cause: str
-    ) -> Plan:
-        refused_before = state.history.refused
+            cause = unmet(error.cause)
         try:
-            state = state.with_history(refused=refused_before.union(refused))
+            state = state.with_history(refused=state.history.refused.union(refused))
             planned = self.plan(state, desired)
         except NodeError as second:
             second.cause = f"{second.cause}; {', '.join(refused)} cannot be installed: {cause}"

@@ -99,10 +99,8 @@ def dropped(names: Names, components: t.Sequence[str], requested: t.Iterable[str
     ``names`` have the components that are wanted.
     """
     stems = {_stem(package) for parts in names.parts.values() for package in parts}
-    keep = {_stem(package) for package in chosen(names, components)}
-    gone = {
-        package for package in requested if _stem(package) in stems and _stem(package) not in keep
-    }
+    stems -= {_stem(package) for package in chosen(names, components)}
+    gone = {package for package in requested if _stem(package) in stems}
     diagnostics = {package for package in requested if package.startswith(DCGM)}
     return sorted(gone | diagnostics.difference(chosen(names, components)))
 
@@ -123,16 +121,13 @@ def missing(state: DriverState, components: t.Iterable[str]) -> t.Optional[NotOf
         dcgm, parts = component == "dcgm", names.parts.get(component, ())
         if component == "compute" or not (offered or dcgm):
             continue
-        needed = (
-            [package for package in names.user_space if package.startswith(DCGM)] if dcgm else parts
-        )
+        needed = [name for name in names.user_space if name.startswith(DCGM)] if dcgm else parts
         lacking = [name for name in needed if not state.software.versions(name)]
         if lacking:
             nvidia = f"NVIDIA's repository for {names.title}"
             where = (not dcgm and state.machine.traits.archive) or nvidia
-            expected = (
-                f"a component that the node's sources have: no source has {', '.join(lacking)}"
-            )
-            error = InputError.of("components", component, f"{expected}, and {where} does")
+            expected = "a component that the node's sources have: no source has "
+            expected += f"{', '.join(lacking)}, and {where} does"
+            error = InputError.of("components", component, expected)
             return NotOffered(error.message, cause=error.cause, hint=HINT.format(component))
     return None

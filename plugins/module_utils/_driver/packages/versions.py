@@ -85,9 +85,8 @@ def package_names(
         names.update([known.fabric, *known.subnet])
     if known.persistenced in names:
         names.update(known.companion)
-    if kind == "open" or any(
-        architecture not in PROPRIETARY_ONLY for _address, architecture in state.machine.gpus
-    ):
+    architectures = {architecture for _address, architecture in state.machine.gpus}
+    if kind == "open" or architectures.difference(PROPRIETARY_ONLY):
         names.add(known.firmware)
     return tuple(sorted(names - {""}))
 
@@ -132,10 +131,8 @@ def common(
     The ``anchor`` is the package that has the driver's version.
     """
     known = state.software.names
-    offered, apart = (
-        set(state.software.drivers(anchor)),
-        {*known.loose, *known.modules.prebuilt.values()},
-    )
+    offered = set(state.software.drivers(anchor))
+    apart = {*known.loose, *known.modules.prebuilt.values()}
     matched = [
         name
         for name in names
@@ -193,11 +190,8 @@ def _common(
     """Return the upstream versions to have, the best first: the installed one if it will do, then the newest."""
     version = desired.version
     offered = {name: state.software.drivers(name) for name in matched}
-    common = [
-        driver
-        for driver in offered[kernel]
-        if all(driver in versions for versions in offered.values())
-    ]
+    shared = set(offered[kernel]).intersection(*offered.values())
+    common = [driver for driver in offered[kernel] if driver in shared]
     if not common:
         offers = "; ".join(f"{name}: {', '.join(versions)}" for name, versions in offered.items())
         raise NoCommonVersion(
@@ -214,21 +208,17 @@ def _common(
         if branch and branch not in branches:
             expected += f"; {branch} has become {', '.join(branches)}"
         raise unknown_version(desired, expected)
-    supporting = driver_branches.best_versions(fitting, state.machine.gpus)
+    gpus = state.machine.gpus
+    supporting = driver_branches.best_versions(fitting, gpus)
     if not supporting:
-        raise driver_branches.unsupported_error(fitting, state.machine.gpus)
+        raise driver_branches.unsupported_error(fitting, gpus)
+    usable = {driver for driver in fitting if driver_branches.best_versions([driver], gpus)}
     installed = [] if desired.update else map(state.software.driver, (kernel, *matched))
-    there = [
-        driver
-        for driver in installed
-        if driver in fitting and driver_branches.best_versions([driver], state.machine.gpus)
-    ]
+    there = [driver for driver in installed if driver in usable]
     order = state.software.drivers(kernel)
     # Those that are not newer than apt would choose by itself come first: the user's preferences bound a branch, too.
     candidates = {Version.of(state.software.candidate(name)) for name in (kernel, *matched)}
-    first = max(
-        (order.index(candidate) for candidate in candidates if candidate in order), default=0
-    )
+    first = max((order.index(known) for known in candidates if known in order), default=0)
     newer = () if "." in version else order[:first]
     return list(dict.fromkeys([*there, *sorted(supporting, key=newer.__contains__)]))
 

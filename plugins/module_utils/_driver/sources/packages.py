@@ -107,8 +107,9 @@ def _needs_repair(state: DriverState, choice: Choice, changes: t.Sequence[Step])
     A package that is to have another version is not repaired but replaced: it may well be that its
     own version cannot be finished. Over what is others', apt carries a change out.
     """
-    broken = {name for name, package in state.software.packages.items() if package.broken}
-    if any(state.software.packages[name].state is State.TWICE for name in broken):
+    packages = state.software.packages.items()
+    broken = {name: package.state for name, package in packages if package.broken}
+    if State.TWICE in broken.values():
         return True  # a package manager that installs another version leaves the twin there
     if changes and state.software.interrupted:
         return True
@@ -120,11 +121,9 @@ def _needs_repair(state: DriverState, choice: Choice, changes: t.Sequence[Step])
         if not state.software.held(name) or name in state.history.record.holds
     }
     # What apt configures along with whatever it installs.
-    along = {
-        name for name in broken if state.software.packages[name].state in (State.UNPACKED, *WAITING)
-    }
+    along = {name for name, known in broken.items() if known in (State.UNPACKED, *WAITING)}
     waiting = {name for name in along if replaced and not state.type_of(name)}
-    return bool(_ours(state, choice) & broken - replaced - waiting)
+    return bool(_ours(state, choice) & broken.keys() - replaced - waiting)
 
 
 def _ours(state: DriverState, choice: Choice) -> t.Set[str]:
@@ -249,11 +248,8 @@ def _changes(
     further = (*software.surplus, *family.displaced(state, desired, choice))
     drop += [name for name in further if name not in drop]
     drop += family.objects(state, drop, taken)
-    held_packages = [
-        name
-        for name in filter(software.held, (*change, *drop))
-        if name not in ours and not software.packages[name].broken
-    ]
+    held = (name for name in (*change, *drop) if software.held(name) and name not in ours)
+    held_packages = [name for name in held if not software.packages[name].broken]
     if held_packages:
         have = ", ".join(f"{name} {software.installed(name) or '(none)'}" for name in held_packages)
         raise NodeError(
@@ -328,11 +324,8 @@ def _check_unasked(
     state: DriverState, desired: Desired, choice: Choice, drop: t.Iterable[str]
 ) -> None:
     """Refuse to exchange another type of kernel modules that this module has not installed, unasked."""
-    drops = [
-        name
-        for name in drop
-        if name not in state.history.record.packages and state.type_of(name) != choice.kind
-    ]
+    foreign = (name for name in drop if name not in state.history.record.packages)
+    drops = [name for name in foreign if state.type_of(name) != choice.kind]
     if drops and desired.kernel.module_type == "auto":
         raise NodeError(
             f"{', '.join(drops)} would have to give way to the {choice.kind} kernel modules, and this module did "
@@ -348,11 +341,8 @@ def _check_headers(state: DriverState, desired: Desired, choice: Choice) -> None
     """Refuse what DKMS cannot build for the running kernel, where that is to be loaded."""
     knows = state.machine.traits.apt or choice.names.headers.first
     # A kernel without any modules on the node is a container's, whose host has the headers: a warning says it.
-    if (
-        not knows
-        or not state.machine.own_kernel
-        or not (desired.kernel.load and state.machine.gpus)
-    ):
+    loads = desired.kernel.load and state.machine.gpus
+    if not knows or not state.machine.own_kernel or not loads:
         return
     cause, hint = state.history.explain([headers_package(state)])
     raise NodeError(
@@ -399,7 +389,5 @@ def _left_behind(
     parts = {part(name) for name in choice.targets}
     replaced = {name for name in there if part(name) in parts}
     marks = {mark(name) for name in replaced} - {""}
-    excluded = family.excluded(there, choice.targets)
-    return sorted(
-        name for name in there if name in replaced or mark(name) in marks or name in excluded
-    )
+    gone = replaced | family.excluded(there, choice.targets)
+    return sorted(name for name in there if name in gone or mark(name) in marks)

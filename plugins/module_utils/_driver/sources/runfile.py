@@ -47,9 +47,7 @@ def _steps(state: DriverState, desired: Desired, kind: str) -> t.Tuple[Step, ...
     if runfile is None:
         raise AssertionError("this is planned only where the user names a file")
     have, ours = state.software.runfile.version, state.history.record.runfile
-    packages = [
-        package for package in state.software.names.relevant if state.software.installed(package)
-    ]
+    packages = [*filter(state.software.installed, state.software.names.relevant)]
     if packages:
         raise NodeError(
             f"the driver is installed from packages: {', '.join(packages)}",
