@@ -129,13 +129,12 @@ class CdiCapability:
             raise refused
         if not self._compare:
             return CdiState(units, text, desired, warnings)
-        both = [
-            desired.text
-            if generator == self._options.generator
-            else specify(node, self._files, self._options._replace(generator=generator))[0].text
-            for generator in GENERATORS
-        ]
-        specs = (json.loads(generator or '{"devices": []}') for generator in both)
+        specs = []
+        for generator in GENERATORS:
+            options, described = self._options._replace(generator=generator), desired
+            if options != self._options:
+                described, _warnings = specify(node, self._files, options)
+            specs.append(json.loads(described.text or '{"devices": []}'))
         return CdiState(units, text, desired, warnings, tuple(differences(*specs)))
 
     def plan(self, state: CdiState) -> Plan:

@@ -59,9 +59,8 @@ def minimum_version(spec: t.Mapping[str, t.Any]) -> str:
     if annotated or "." in spec.get("kind", "").partition("/")[2]:
         return "0.6.0"
     digits = any(not device["name"][:1].isalpha() for device in devices)
-    if digits or any(
-        node.get("hostPath") for edit in edits for node in edit.get("deviceNodes", ())
-    ):
+    nodes = (node for edit in edits for node in edit.get("deviceNodes", ()))
+    if digits or any(node.get("hostPath") for node in nodes):
         return "0.5.0"
     if any(mount.get("type") for edit in edits for mount in edit.get("mounts", ())):
         return "0.4.0"
@@ -97,14 +96,11 @@ def problems(spec: t.Any) -> t.List[str]:
 
     Runtimes refuse a key that they do not know, as we do; a newer version of the format may have more of them.
     """
-    newer = isinstance(spec, dict) and is_newer(spec.get("cdiVersion"))
-    problem_texts = [
-        problem
-        for problem in _shape(spec, "spec", "")
-        if not (newer and isinstance(problem, Unknown))
-    ]
+    violations = [*_shape(spec, "spec", "")]
+    if isinstance(spec, dict) and is_newer(spec.get("cdiVersion")):
+        violations = [problem for problem in violations if not isinstance(problem, Unknown)]
     # What depends on several values is looked at once each of them has its type.
-    return problem_texts or list(_rules(spec))
+    return violations or list(_rules(spec))
 
 
 def _shape(value: t.Any, shape: str, at: str) -> Found:

@@ -37,9 +37,8 @@ def plan(
         return Plan(before={}, after={}, warnings=(NO_IOMMU,))
     theirs = edited(edited(current.written, (), record.added), record.replaced, ())
     added = lacking(theirs, asked)
-    change = (
-        set(added) != set(record.added) or bool(lacking(current.written, asked)) or current.lost
-    )
+    change = set(added) != set(record.added) or current.lost
+    change = change or bool(lacking(current.written, asked))
     pending = lacking(current.running, asked)
     if asked and not current.loader and not pending:
         change = False  # what boots this node in another way has the options already

@@ -84,9 +84,8 @@ def is_known(name: str) -> bool:
 
 def boot_lines(asked: DesiredValues) -> t.List[str]:
     """Return the lines of the program that does the same at boot."""
-    lines = [
-        f'put {count} "$root"{pages_file(size)}' for size, count in sorted(asked.pages.items())
-    ]
+    sizes = sorted(asked.pages.items())
+    lines = [f'put {count} "$root"{pages_file(size)}' for size, count in sizes]
     lines += ["acs_off"] if asked.acs else []
     if asked.governor:
         lines.append(f'put {asked.governor} "$root"{POLICIES}/policy*/scaling_governor')
@@ -110,11 +109,8 @@ def plan(current: Values, record: Values, asked: DesiredValues, facts: Facts) ->
     """
     target = desired_values(asked, current)
     over = {name: value for name, value in record.items() if name not in target}
-    changes = {
-        name: value
-        for name, value in {**over, **target}.items()
-        if current.get(name, value) != value
-    }
+    values = {**over, **target}.items()
+    changes = {name: value for name, value in values if current.get(name, value) != value}
     _check(current, changes, asked, facts)
     groups: t.Dict[t.Tuple[str, str, str], t.List[str]] = {}
     for name, value in changes.items():

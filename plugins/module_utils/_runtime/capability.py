@@ -91,11 +91,8 @@ class RuntimeCapability:
     def _check_program(self, chosen: t.Sequence[Runtime]) -> t.List[str]:
         """Refuse a wrapper that is not there or that containers can break out of."""
         path = self._options.runtime_path
-        if (
-            not self._present
-            or self._options.mode == CDI
-            or not any(runtime.unit for runtime in chosen)
-        ):
+        has_service = any(runtime.unit for runtime in chosen)
+        if not self._present or self._options.mode == CDI or not has_service:
             return []
         if not self._host.exists(path):
             raise NodeError(
@@ -133,9 +130,8 @@ class RuntimeCapability:
             if moved:  # what is set in a file of an earlier release goes to the one of this release
                 before = {entry.path for entry in records[name].entries}
                 declared = [((*view.prefix, *key), value) for key, value in view.settings]
-                changes += [
-                    change for change in declared if change[0] in before and change not in changes
-                ]
+                moving = [change for change in declared if change[0] in before]
+                changes += [change for change in moving if change not in changes]
             files.append(self._planned(runtime, view, name, [], [] if moved else keep))
         files = [self._planned(runtime, view, view.file, changes, keep), *files]
         stale = self._records.stale(runtime.unit)
@@ -185,32 +181,29 @@ class RuntimeCapability:
     def plan(self, state: RuntimesState) -> Plan:
         """Plan the edits; the restarts are the caller's."""
         steps, before, after, restart, warnings = [], [], [], [], [*state.warnings]
-        for runtime_state in state.states:
-            kind, unit = runtime_state.runtime.kind, runtime_state.runtime.unit
-            self._try(runtime_state)
-            need = "reload" if runtime_state.reloads() else "restart"
-            for file in runtime_state.files:
+        for each in state.states:
+            kind, unit = each.runtime.kind, each.runtime.unit
+            self._try(each)
+            need = "reload" if each.reloads() else "restart"
+            for file in each.files:
                 params = {"runtime": kind.name, "file": file}
                 steps.append(Step("edit", file.summary(), params, (f"{need}:{unit}",)))
                 texts = (file.text or "", self._texts[file.path] or "")
                 old, new = excerpts(*map(masked_text, texts))
                 before.append(old)
                 after.append(new)
-            steps += self._restart_steps(runtime_state)
-            if runtime_state.restarts() and not self._waits(runtime_state):
+            steps += self._restart_steps(each)
+            if each.restarts() and not self._waits(each):
                 restart.append(unit)
             # What it has once its files are written.
-            effective = self._tried.get(kind.name, runtime_state.view.effective)
+            effective = self._tried.get(kind.name, each.view.effective)
             warnings += about_default(lookup(effective, kind.keys.default), self._options)
         warnings += map(self._waiting, self._deferred(state))
-        warnings += [
-            runtime_state.down
-            for runtime_state in state.states
-            if runtime_state.down and runtime_state.runtime.unit not in restart
-        ]
+        down = {each.runtime.unit: each.down for each in state.states}
+        warnings += [text for unit, text in down.items() if text and unit not in restart]
         if not self._present and not steps and self._host.read(RECORD) is not None:
             # Files that have nothing of ours any more.
-            names = {runtime_state.runtime.kind.name for runtime_state in state.states}
+            names = {each.runtime.kind.name for each in state.states}
             for path, written in self._records.all().items():
                 if written.runtime in names:
                     summary = f"remove the saved copy of {path}"
@@ -220,9 +213,7 @@ class RuntimeCapability:
             "".join(before),
             "".join(after),
             restart_required=tuple(restart),
-            blocked_by=tuple(
-                name for runtime_state in state.states for name in runtime_state.ended
-            ),
+            blocked_by=tuple(name for each in state.states for name in each.ended),
             warnings=tuple(warnings),
             more=bool(self._restart_now),
         )
@@ -251,11 +242,7 @@ class RuntimeCapability:
         return self._restart == NEVER or bool(state.ended)
 
     def _deferred(self, state: RuntimesState) -> t.List[RuntimeState]:
-        return [
-            runtime_state
-            for runtime_state in state.states
-            if runtime_state.restarts() and self._waits(runtime_state)
-        ]
+        return [each for each in state.states if each.restarts() and self._waits(each)]
 
     def _waiting(self, state: RuntimeState) -> str:
         unit = state.runtime.unit
@@ -384,27 +371,22 @@ class RuntimeCapability:
     def result(self, state: RuntimesState, plan: Plan) -> t.Dict[str, t.Any]:
         """Report the runtimes; with several of them, the first one where there is room for one."""
         first = state.states[0]
+        reloading = [each for each in state.states if each.reloads()]
         return {
             "state": "present" if self._present else "absent",
             "runtime": first.runtime.kind.name,
             "runtime_version": version_text(first.view.version),
             "config_path": first.path,
             "backup_file": self._backup,
-            "restart_deferred": [
-                runtime_state.runtime.unit for runtime_state in self._deferred(state)
-            ],
-            "reload_required": [
-                runtime_state.runtime.unit
-                for runtime_state in state.states
-                if runtime_state.reloads()
-            ],
+            "restart_deferred": [each.runtime.unit for each in self._deferred(state)],
+            "reload_required": [each.runtime.unit for each in reloading],
             "runtimes": [
                 {
-                    "name": runtime_state.runtime.kind.name,
-                    "version": version_text(runtime_state.view.version),
-                    "config_path": runtime_state.path,
-                    "unit": runtime_state.runtime.unit,
+                    "name": each.runtime.kind.name,
+                    "version": version_text(each.view.version),
+                    "config_path": each.path,
+                    "unit": each.runtime.unit,
                 }
-                for runtime_state in state.states
+                for each in state.states
             ],
         }

@@ -143,13 +143,11 @@ def without_defaults(cri: Table) -> Table:
     runtimes = lookup(cri, ("containerd", "runtimes"))
     if not isinstance(runtimes, t.Mapping):
         return cri
-    named = {
-        name: {**runtime, "sandboxer": runtime.get("sandboxer") or SANDBOXER}
-        if "sandboxer" in runtime
-        else runtime
-        for name, runtime in runtimes.items()
-        if isinstance(runtime, t.Mapping)
-    }
+    named = {}
+    for name, runtime in runtimes.items():
+        if isinstance(runtime, t.Mapping):
+            spelled = {} if runtime.get("sandboxer", SANDBOXER) else {"sandboxer": SANDBOXER}
+            named[name] = {**runtime, **spelled}
     return {**cri, "containerd": {**cri["containerd"], "runtimes": named}}
 
 
@@ -196,10 +194,9 @@ def _runtime(cri: Table, name: str) -> Table:
 
 
 def _copied(runtime: Table) -> t.Dict[str, t.Any]:
-    plain = {
-        key: value for key, value in sorted(runtime.items()) if not isinstance(value, t.Mapping)
-    }
-    return {key: value for key, value in plain.items() if value and key not in NOT_COPIED}
+    filled = {key: value for key, value in sorted(runtime.items()) if value}
+    plain = {key: value for key, value in filled.items() if not isinstance(value, t.Mapping)}
+    return {key: value for key, value in plain.items() if key not in NOT_COPIED}
 
 
 def lasting(cri: Table, file: t.Any, options: RuntimeOptions, version: Version) -> Table:
@@ -275,21 +272,17 @@ def drop_in(config: Table, version: Version) -> t.Optional[str]:
 
 def _listed(config: Table) -> t.List[str]:
     imports = config.get("imports")
-    return (
-        [pattern for pattern in imports if isinstance(pattern, str)]
-        if isinstance(imports, list)
-        else []
-    )
+    imports = imports if isinstance(imports, list) else []
+    return [pattern for pattern in imports if isinstance(pattern, str)]
 
 
 def patterns(config: Table, path: str) -> t.List[str]:
     """Return what the file at a path imports: paths, and patterns of paths."""
     folder = posixpath.dirname(path)
-    every = (
-        (pattern, posixpath.normpath(posixpath.join(folder, pattern)))
+    return [
+        pattern if "*" in pattern else posixpath.normpath(posixpath.join(folder, pattern))
         for pattern in _listed(config)
-    )
-    return [pattern if "*" in pattern else path for pattern, path in every]
+    ]
 
 
 def imported(config: Table, path: str, names: t.Iterable[str]) -> t.List[str]:

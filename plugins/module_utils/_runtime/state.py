@@ -284,12 +284,11 @@ def check_types(
 
 def describe(changes: t.Iterable[Change]) -> str:
     """Return changes in words."""
-    return ", ".join(
-        f"no {path[-1]}"
-        if value is None
-        else f"{path[-1]} = {str(value).lower() if isinstance(value, bool) else value}"
-        for path, value in changes
-    )
+    texts = []
+    for path, value in changes:
+        text = str(value).lower() if isinstance(value, bool) else value
+        texts.append(f"no {path[-1]}" if value is None else f"{path[-1]} = {text}")
+    return ", ".join(texts)
 
 
 def about_default(default: t.Any, options: RuntimeOptions) -> t.Tuple[str, ...]:

@@ -123,10 +123,8 @@ class Planner(abc.ABC, t.Generic[S, D]):
         Raises:
             NodeError: if somebody else holds one of them.
         """
-        observed = self.observed
-        result = {
-            name: target for name, target in targets.items() if observed.installed(name) != target
-        }
+        observed, there = self.observed, self.observed.installed
+        result = {name: target for name, target in targets.items() if there(name) != target}
         held = sorted(filter(observed.held, set(result) - observed.record.holds))
         if held:
             message, cause, hint = self.on_hold
@@ -161,9 +159,8 @@ class Planner(abc.ABC, t.Generic[S, D]):
             warnings += [f"{', '.join(removal.needed)} stays, as {needed} needs it"]
         params = {"packages": gone, "files": paths}
         step = Step("remove", "; ".join(parts) or "forget what was added", params)
-        packages = {
-            name: package for name, package in before["packages"].items() if name not in gone
-        }
+        packages = before["packages"]
+        packages = {name: packages[name] for name in packages if name not in gone}
         after = {**before, "packages": packages, self.added: None}
         return Plan((step,), before, after, blocked_by=users, warnings=tuple(warnings))
 

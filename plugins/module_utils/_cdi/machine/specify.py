@@ -91,13 +91,10 @@ def specify(
         warnings += [*notes, *_missing(nodes, files, version, "compute" in capabilities)]
     check(spec, machine.open_folder)
     names = tuple(device["name"] for device in spec["devices"])
-    desired = DesiredSpecification(
-        specification.render(spec), names, spec["cdiVersion"], version, hook
-    )
-    return desired, (
-        *warnings,
-        *rivals(options.path, names, machine.other_specifications(options.path)),
-    )
+    warnings += rivals(options.path, names, machine.other_specifications(options.path))
+    text = specification.render(spec)
+    desired = DesiredSpecification(text, names, spec["cdiVersion"], version, hook)
+    return desired, tuple(warnings)
 
 
 def lost_files(host: Host, before: t.Optional[str], desired: str) -> t.Optional[NodeError]:
@@ -220,9 +217,8 @@ def files_named(text: t.Optional[str]) -> t.FrozenSet[str]:
         paths += [hook["path"] for each in edits for hook in each.get("hooks", ())]
     except json_data.MISREAD:
         return frozenset()
-    return frozenset(
-        path for path in map(str, paths) if not path.startswith(("/run/", "/var/run/"))
-    )
+    sockets = ("/run/", "/var/run/")
+    return frozenset(path for path in map(str, paths) if not path.startswith(sockets))
 
 
 def aliases(path: str) -> t.Tuple[str, ...]:

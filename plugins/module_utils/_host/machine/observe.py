@@ -64,19 +64,15 @@ def _in_force(host: Host) -> str:
 
 def guests(host: Host) -> t.Tuple[str, ...]:
     """Return guests that have devices of this host, or run, and devices that are set aside for some."""
-    reasons = [
-        f"{address} has the driver vfio-pci"
-        for address in host.listdir(VFIO)
-        if ADDRESS.fullmatch(address)
-    ]
+    addresses = filter(ADDRESS.fullmatch, host.listdir(VFIO))
+    reasons = [f"{address} has the driver vfio-pci" for address in addresses]
     for name in host.listdir(LIBVIRT):
         if name.endswith(".xml") and "<hostdev" in (host.read(f"{LIBVIRT}/{name}") or ""):
             reasons.append(f"libvirt's guest {name[: -len('.xml')]} has a device")
     for pid in host.listdir("/proc") if _may_run_guests(host) else ():
         folder = f"/proc/{pid}/fd"
-        if pid.isdigit() and any(
-            host.readlink(f"{folder}/{address}") == KVM for address in host.listdir(folder)
-        ):
+        names = host.listdir(folder) if pid.isdigit() else ()
+        if any(host.readlink(f"{folder}/{name}") == KVM for name in names):
             reasons.append(f"process {pid} ({proc(host, pid, 'comm').strip()}) runs a guest")
     return tuple(reasons)
 
@@ -109,14 +105,13 @@ def facts(host: Host, asked: DesiredValues) -> Facts:
     """Return what else decides about what is asked for."""
     locked = lockdown(host)
     memory = re.search(r"^MemTotal:\s+(\d+) kB", host.read("/proc/meminfo") or "", re.M)
-    set_by = (host.read(TUNED) or "").strip() if asked.governor else ""
-    runs = (
-        set_by and properties(host, "tuned.service", "ActiveState").get("ActiveState") == "active"
-    )
+    tuned = (host.read(TUNED) or "").strip() if asked.governor else ""
+    if tuned and properties(host, "tuned.service", "ActiveState").get("ActiveState") != "active":
+        tuned = ""
     return Facts(
         guests=guests(host) if asked.acs else (),
         lockdown=locked if locked and locked != "none" else "",
-        tuned=set_by if runs else "",
+        tuned=tuned,
         memory=int(memory[1]) if memory else 0,
     )
 

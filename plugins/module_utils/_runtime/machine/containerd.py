@@ -102,10 +102,9 @@ class Containerd(Runtime):
         paths = [""]
         for part in pattern.split("/")[1:]:
             if "*" in pattern and any(path in part for path in "*?["):
-                places = [(path, self._host.listdir(path or "/")) for path in paths]
-                paths = [
-                    f"{at}/{name}" for at, names in places for name in fnmatch.filter(names, part)
-                ]
+                folders = {path: self._host.listdir(path or "/") for path in paths}
+                names = {path: fnmatch.filter(listing, part) for path, listing in folders.items()}
+                paths = [f"{folder}/{name}" for folder in paths for name in names[folder]]
             else:
                 paths = [f"{folder}/{part}" for folder in paths]
         return [path for path in paths if self._host.exists(path)]

@@ -81,10 +81,7 @@ class Crio(Runtime):
             prefix=self.kind.keys.prefix,
             effective=known(shown, own, options, needed),
             settings=needed,
-            warnings=(
-                *self.about_program(shown, options),
-                *self._warn_of_low_level(options),
-            ),
+            warnings=self.about_program(shown, options) + self._warn_of_low_level(options),
             loaded=tuple(self._files(posixpath.dirname(self.path()))),
         )
 
@@ -107,9 +104,8 @@ class Crio(Runtime):
 
     def socket(self) -> str:
         listening: t.Any = ""
-        with contextlib.suppress(
-            NodeError
-        ):  # of a damaged file, which is refused where it is edited
+        # A damaged file is refused where it is edited.
+        with contextlib.suppress(NodeError):
             for config in self._configurations({}):
                 listening = lookup(config, LISTEN.key) or listening
         return self.commands().running.value(LISTEN) or str(listening or self.kind.socket)
@@ -137,12 +133,8 @@ class Crio(Runtime):
         text = self._host.read(TOOLKIT_CONFIG) or ""
         at = ("nvidia-container-runtime", "runtimes")
         value = lookup(toml.parse(text, TOOLKIT_CONFIG), at)
-        programs = (
-            [program for program in value if isinstance(program, str)]
-            if isinstance(value, list)
-            else []
-        )
-        return programs or LOW_LEVEL
+        programs = value if isinstance(value, list) else []
+        return [program for program in programs if isinstance(program, str)] or LOW_LEVEL
 
     def _shown(self, args: t.Sequence[str], texts: t.Optional[Texts] = None) -> t.Dict[str, t.Any]:
         """Return the section in effect; ``texts`` are what files would have that CRI-O is shown elsewhere.
@@ -242,16 +234,10 @@ class Crio(Runtime):
         return ""
 
     def check_running(self, view: RuntimeView, after: Section) -> None:
-        before = view.effective
-        was, becomes = (
-            like(section_of, "")[0] or self._built_in(section_of, "")[0]
-            for section_of in (before, after)
-        )
-        there, stays = (section_of.get("runtimes") or {} for section_of in (before, after))
-        kinds = [
-            self._low_level(name, section_of)
-            for name, section_of in ((was, there), (becomes, stays))
-        ]
+        both = (view.effective, after)
+        was, becomes = (like(config, "")[0] or self._built_in(config, "")[0] for config in both)
+        there, stays = (config.get("runtimes") or {} for config in both)
+        kinds = self._low_level(was, there), self._low_level(becomes, stays)
         if kinds[0] != kinds[1]:
             names = self._started_by(_program(was, there))
             cause = (
@@ -285,14 +271,13 @@ class Crio(Runtime):
         every = filter(str.isdigit, self._host.listdir("/proc"))
         spaces = {pid: self._host.readlink(f"/proc/{pid}/ns/pid") for pid in every}
         pids = (pid for pid, space in spaces.items() if own in (space, None))
-        commands = (self._host.read(f"/proc/{pid}/cmdline") or "" for pid in pids)
-        paths = {command: option(command.split("\0"), ("-r", "--runtime")) for command in commands}
-        named = [
-            command
-            for command, path in paths.items()
-            if program in (path, posixpath.basename(path)) and path
-        ]
-        return tuple(sorted(filter(None, map(watched, named))))
+        commands = {self._host.read(f"/proc/{pid}/cmdline") or "" for pid in pids}
+        containers = []
+        for command in commands:
+            path = option(command.split("\0"), ("-r", "--runtime"))
+            if path and program in (path, posixpath.basename(path)):
+                containers.append(watched(command))
+        return tuple(sorted(filter(None, containers)))
 
     def _check_monitor(self, shown: Section, name: str) -> None:
         entry = lookup(shown, ("runtimes", name)) or {}

@@ -71,9 +71,8 @@ class Runtime:
         address = self.commands().running.value(ADDRESS)
         path = self.path()
         config: Config = {}
-        with contextlib.suppress(
-            NodeError
-        ):  # of a damaged file, which is refused where it is edited
+        # A damaged file is refused where it is edited.
+        with contextlib.suppress(NodeError):
             config = self.parse(self._host.read(path) or "", path)
         file = lookup(config, ("grpc", "address"))
         return str(address or file or self.kind.socket)

@@ -89,14 +89,10 @@ class Docker(Runtime):
         there, stays = (config.get("runtimes") or {} for config in (view.effective, after))
         gone, path = there.keys() - stays.keys(), self.path()
         listed = self._ask("/containers/json", path) or [] if gone else []
-        containers = [
-            self._ask(f"/containers/{container.get('Id')}/json", path) or {} for container in listed
-        ]
-        using = [
-            container
-            for container in containers
-            if lookup(container, ("HostConfig", "Runtime")) in gone
-        ]
+        targets = (f"/containers/{container.get('Id')}/json" for container in listed)
+        containers = [self._ask(target, path) or {} for target in targets]
+        key = ("HostConfig", "Runtime")
+        using = [container for container in containers if lookup(container, key) in gone]
         if using:
             names = sorted(str(container.get("Name", "?")).lstrip("/") for container in using)
             raise engine.would_lose(

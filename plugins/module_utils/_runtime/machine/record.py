@@ -40,9 +40,10 @@ class Written(t.NamedTuple):
 
     def data(self) -> t.Dict[str, t.Any]:
         """Return the file as the record has it."""
-        return {
-            name: value for name, value in self._asdict().items() if name != "made_folder" or value
-        }
+        data = self._asdict()
+        if not self.made_folder:
+            del data["made_folder"]
+        return data
 
 
 def _written(data: t.Mapping[str, t.Any]) -> Written:
@@ -148,9 +149,8 @@ class Records:
         times = {path: status.ctime for path, status in statuses.items() if status is not None}
         # systemd is asked only where something is newer than the last boot.
         booted = clock - time.monotonic()
-        new = {
-            path: at for path, at in times.items() if booted < at <= clock and at != ours.get(path)
-        }
+        late = {path: at for path, at in times.items() if booted < at <= clock}
+        new = {path: at for path, at in late.items() if at != ours.get(path)}
         started = self._started(runtime.unit, live=bool(runtime.kind.keys.live)) if new else None
         return tuple(path for path, at in new.items() if started is not None and at > started)
 
