@@ -140,9 +140,7 @@ class DriverCapability:
         if (self._desired.state, self._desired.source.name) == ("present", AUTO):
             state = self._choose_source(state)
         desired, present = self._desired, self._desired.state == "present"
-        self._node.advice = adoption.advice(
-            state.machine.traits, desired.adopt, desired.source.name
-        )
+        self._node.advice = adoption.advice(state.machine.traits, desired)
         state = state.with_software(runfile=self._runfile.observe(desired.source.runfile))
         if self._known and not (present and desired.source.name == "preinstalled"):
             if present and desired.update and not (desired.source.runfile or self._node.refreshed):

@@ -326,14 +326,10 @@ def _takes_driver(step: Step, state: DriverState, choice: t.Optional[Choice]) ->
     """Return whether a step takes the loaded driver from its users."""
     if step.action == "remove":
         return any(step.params[key] for key in ("packages", "back", "fabric"))
-    if step.action == "install" and choice is not None:
-        return _replaces_packages(step.params, state, choice)
-    return step.action in ("runfile", "uninstall")
-
-
-def _replaces_packages(params: t.Mapping[str, t.Any], state: DriverState, choice: Choice) -> bool:
-    """Return whether a transaction brings another driver than the loaded one in place of one that is installed."""
-    software = state.software
+    if step.action != "install" or choice is None:
+        return step.action in ("runfile", "uninstall")
+    # A transaction that brings another driver than the loaded one in place of one that is installed.
+    software, params = state.software, step.params
     if (choice.version, choice.kind) == state.loaded.driver:
         return False
     if not any(map(software.installed, software.packages)):

@@ -198,16 +198,20 @@ def _of_release(
 def facts(state: DriverState) -> t.Dict[str, t.Any]:
     """Return the node's hardware, kernel, firmware, services and GPU clients, JSON-able."""
     machine, software, loaded = state.machine, state.software, state.loaded
-    key = machine.signing_key
+    key, modules = machine.signing_key, loaded.modules
+    nouveau = "loaded" if loaded.nouveau else "absent"
+    if modules.nouveau and not loaded.nouveau:
+        is_blacklisted = modules.blacklisted or "nouveau" in (modules.own or "")
+        nouveau = "blacklisted" if is_blacklisted else "available"
     return {
         "gpus": dict(machine.gpus),
         "nvswitch": machine.nvswitch,
         "kernel": machine.kernel,
         "headers": machine.headers,
         "held": sorted(filter(software.held, software.names.relevant)),
-        "nouveau": _nouveau(state),
-        "kernels_without_driver": list(loaded.modules.bare),
-        "stale_initramfs": list(loaded.modules.stale),
+        "nouveau": nouveau,
+        "kernels_without_driver": list(modules.bare),
+        "stale_initramfs": list(modules.stale),
         "secure_boot": key is not None,
         "signing_key": key.path if key else "",
         "signing_key_state": key.state if key else "",
@@ -217,16 +221,6 @@ def facts(state: DriverState) -> t.Dict[str, t.Any]:
         "fabric_manager": loaded.fabric.get("ActiveState", ""),
         "gpu_users": [str(user) for user in loaded.users],
     }
-
-
-def _nouveau(state: DriverState) -> str:
-    modules = state.loaded.modules
-    if state.loaded.nouveau:
-        return "loaded"
-    if not modules.nouveau:
-        return "absent"
-    is_ours = "nouveau" in (modules.own or "")
-    return "blacklisted" if modules.blacklisted or is_ours else "available"
 
 
 def installed(state: DriverState) -> Version:

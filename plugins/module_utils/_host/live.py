@@ -92,14 +92,6 @@ def boot_lines(asked: DesiredValues) -> t.List[str]:
     return [*lines, *([f'put 0 "$root"{NUMA_FILE}'] if asked.numa else [])]
 
 
-def desired_values(asked: DesiredValues, current: Values) -> t.Dict[str, str]:
-    """Return the values that are asked for, of those that there are."""
-    settings = {ACS: NO_ACS if asked.acs else "", GOVERNOR: asked.governor, NUMA: "0" * asked.numa}
-    result = {name: settings[kind(name)] for name in current if settings.get(kind(name))}
-    result.update({pages_file(size): str(count) for size, count in asked.pages.items()})
-    return result
-
-
 def plan(current: Values, record: Values, asked: DesiredValues, facts: Facts) -> Plan:
     """Return the steps to the desired values, and back to the former ones of settings that are no longer desired.
 
@@ -107,7 +99,10 @@ def plan(current: Values, record: Values, asked: DesiredValues, facts: Facts) ->
         InputError: if the kernel has no such huge pages, or the node has less memory.
         NodeError: if this host can't be set so.
     """
-    target = desired_values(asked, current)
+    settings = {ACS: NO_ACS if asked.acs else "", GOVERNOR: asked.governor, NUMA: "0" * asked.numa}
+    # Of the values that there are, those that are asked for.
+    target = {name: settings[kind(name)] for name in current if settings.get(kind(name))}
+    target.update({pages_file(size): str(count) for size, count in asked.pages.items()})
     over = {name: value for name, value in record.items() if name not in target}
     values = {**over, **target}.items()
     changes = {name: value for name, value in values if current.get(name, value) != value}

@@ -284,9 +284,17 @@ class Rhel(Family):
 
     def prerequisites(self, state: DriverState, desired: Desired, choice: Choice) -> t.List[Step]:
         """Return the step that installs EPEL, which has dkms, and dnf's plugin that locks versions."""
-        new = choice.version is not None and not state.software.installed(choice.kernel)
-        there = state.software.installed("dkms") or state.software.candidate("dkms")
-        epel = [_epel(state, desired)] if new and choice.dkms and not there else []
+        software, epel = state.software, []
+        new = choice.version is not None and not software.installed(choice.kernel)
+        if new and choice.dkms and not (software.installed("dkms") or software.candidate("dkms")):
+            names = [name for name in software.names.needs if "epel-release" in name]
+            offered = next(filter(software.candidate, names), "")
+            there = next(filter(software.installed, names), "")
+            if not offered or there or desired.prerequisites != "install":
+                cause, hint = _explain_dkms(state, offered, there)
+                message = "dkms, which builds the kernel modules, is in none of the node's sources; nothing was changed"
+                raise NodeError(message, cause=cause, hint=hint)
+            epel = [offered]
         missing = [*epel, *([LOCKING] if state.history.lacks_locking else [])]
         if not missing:
             return []
@@ -342,20 +350,6 @@ def _of_others(packages: t.Iterable[str]) -> NodeError:
         "go, and this module has not added them",
         cause="NVIDIA's packages and those exclude each other: the kernel loads the modules of one driver",
         hint=f"keep that driver with source: preinstalled, or remove it: dnf remove {' '.join(names)}",
-    )
-
-
-def _epel(state: DriverState, desired: Desired) -> str:
-    names = [name for name in state.software.names.needs if "epel-release" in name]
-    offered = next((name for name in names if state.software.candidate(name)), "")
-    there = next((name for name in names if state.software.installed(name)), "")
-    if offered and not there and desired.prerequisites == "install":
-        return offered
-    cause, hint = _explain_dkms(state, offered, there)
-    raise NodeError(
-        "dkms, which builds the kernel modules, is in none of the node's sources; nothing was changed",
-        cause=cause,
-        hint=hint,
     )
 
 

@@ -270,8 +270,8 @@ class Suse(Family):
                 have = software.driver(name)
                 is_newer = name == MODPROBE and have.numbers >= choice.version.numbers
                 offers = software.offered(name)
-                same = (offer for offer in offers if Version.of(offer) == choice.version)
-                version = next(same, "")
+                matching = (offer for offer in offers if Version.of(offer) == choice.version)
+                version = next(matching, "")
                 if have and version and have != choice.version and not is_newer:
                     result[name] = version
         return result
@@ -301,8 +301,8 @@ class Suse(Family):
     def excluded(self, names: t.Iterable[str], targets: t.Collection[str]) -> t.Set[str]:
         """Return the parts of other generations than that of the targets; their parts exclude each other."""
         generations = {"", *map(generation, targets)}
-        others = {name for name in names if generation(name) not in generations}
-        return others if len(generations) > 1 else set()
+        excluded = {name for name in names if generation(name) not in generations}
+        return excluded if len(generations) > 1 else set()
 
     def waits(self, state: DriverState, choice: Choice) -> str:
         kernels = _served(state)

@@ -204,7 +204,16 @@ def targets(state: DriverState, kind: str, version: str, *, follow: bool) -> t.D
     names = [*(of_kernel(state, kind, kernel) for kernel in kernels), *_before(state, kind)]
     versions = {name: build(state, name, version) for name in names}
     chosen = {name: full for name, full in versions.items() if full is not None}
-    return {**chosen, **_tracking(state, kind, chosen, follow=follow)}
+    # Tracking packages at a version that needs what was chosen, and nothing else.
+    exact = {f"{name} (= {full})" for name, full in chosen.items()}
+    result = {**chosen}
+    for name in tracking(state, kind):
+        needs, offered = state.software.relations.get(name, {}), state.software.versions(name)
+        fitting = [full for full in offered if exact & set(needs.get(full, ()))]
+        installed = state.software.installed(name)
+        if fitting and name not in state.history.refused and (follow or installed):
+            result[name] = installed if installed in fitting else fitting[0]
+    return result
 
 
 def _before(state: DriverState, kind: str) -> t.List[str]:
@@ -227,21 +236,6 @@ def tracking(state: DriverState, kind: str) -> t.List[str]:
     there = filter(pattern.fullmatch, filter(state.software.installed, state.software.packages))
     named = (f"{start}{flavour}" for flavour in state.flavours)
     return [*dict.fromkeys((*named, *there))] if start else []
-
-
-def _tracking(
-    state: DriverState, kind: str, chosen: t.Mapping[str, str], *, follow: bool
-) -> t.Dict[str, str]:
-    """Return the tracking packages at a version that needs what was chosen, and nothing else."""
-    exact = {f"{name} (= {version})" for name, version in chosen.items()}
-    result = {}
-    for name in tracking(state, kind):
-        needs, versions = state.software.relations.get(name, {}), state.software.versions(name)
-        fitting = [version for version in versions if exact & set(needs.get(version, ()))]
-        installed = state.software.installed(name)
-        if fitting and name not in state.history.refused and (follow or installed):
-            result[name] = installed if installed in fitting else fitting[0]
-    return result
 
 
 def _choose(state: DriverState, desired: Desired, kind: str, kernel: str) -> t.Optional[Choice]:

@@ -453,32 +453,32 @@ class FeasiblePlans(Part):
         return dataclasses.replace(planned, warnings=(left, *planned.warnings))
 
     def _asked(self, planned: Plan, *, holds: bool) -> Plan:
-        """Return what the package manager makes of a plan, unless steps before decide what it knows then."""
+        """Return what the package manager makes of a plan.
+
+        If steps before decide what it knows then, it only checks whether it could read sources and repair packages.
+        """
+        manager = self._node.manager
         if not (self._node.previewed or BEFORE.isdisjoint(step.action for step in planned.steps)):
-            self._check_before(planned.steps)
+            for step in planned.steps:
+                if step.action == "repair":
+                    manager.check_repair()
+                elif step.action == "sources" and step.params["text"]:
+                    manager.check_sources({OWN_SOURCES: step.params["text"]})
+                elif step.action == "repository":
+                    manager.check_sources(step.params["files"], step.params["stale"])
             return planned
         stream = "".join(step.params["stream"] for step in planned.steps if step.action == "stream")
         steps, warnings = [], [*planned.warnings]
         opened = False  # what is in a repository that a step brings cannot be asked for yet
         for step in planned.steps:
             if step.action == "hold" and step.params["hold"] and holds and not opened:
-                self._node.manager.check_hold()
+                manager.check_hold()
             if step.action == "install" and not opened:
                 step, notes = self._packages.asked(step, stream)
                 warnings += notes
                 opened = bool(step.params.get("opens"))
             steps.append(step)
         return dataclasses.replace(planned, steps=tuple(steps), warnings=tuple(warnings))
-
-    def _check_before(self, steps: t.Iterable[Step]) -> None:
-        """Refuse sources that the package manager could not read, and what it can't repair."""
-        for step in steps:
-            if step.action == "repair":
-                self._node.manager.check_repair()
-            elif step.action == "sources" and step.params["text"]:
-                self._node.manager.check_sources({OWN_SOURCES: step.params["text"]})
-            elif step.action == "repository":
-                self._node.manager.check_sources(step.params["files"], step.params["stale"])
 
 
 def way_back(node: Node, packages: t.Mapping[str, str], ours: t.Sequence[str]) -> Change:

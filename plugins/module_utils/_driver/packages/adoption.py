@@ -9,6 +9,7 @@ import re
 import typing as t
 
 from ..._base.steps import Step
+from ..desired import Desired
 from ..facts import DriverState, Traits
 from .names import mark, part
 
@@ -17,11 +18,11 @@ TYPED = re.compile(r"nvidia-(?:driver|headless|headless-no-dkms|kernel-source)-.
 OPEN = "-open"
 
 
-def advice(traits: Traits, adopt: bool, source: str) -> str:
+def advice(traits: Traits, desired: Desired) -> str:
     """Return the part of a hint that names the option for taking packages over, or what helps where it did not."""
-    if adopt and source == "distribution":
+    if desired.adopt and desired.source.name == "distribution":
         return "let it come from the repository that it is of by source: repository, "
-    fits = traits.apt and not adopt
+    fits = traits.apt and not desired.adopt
     return "take it over with its packages by adopt: true, " if fits else ""
 
 
@@ -57,23 +58,18 @@ def counterparts(state: DriverState, known: t.Collection[str], kind: str) -> t.L
     for name in sorted(known):
         if state.type_of(name) or name.startswith("linux-"):
             continue
-        counterpart = _translated(name, branch, kind if swaps else "")
+        counterpart = name
+        if mark(name):
+            is_open = name.endswith(OPEN)
+            if swaps and TYPED.fullmatch(name):
+                is_open = kind == "open"
+            counterpart = f"{part(name)}-{branch}" if branch else part(name)
+            counterpart += OPEN if is_open else ""
         there = state.software.packages.get(counterpart)
         asked = counterpart in state.history.record.requested
         if asked or (there and not there.gone) or state.software.installed(name):
             result.append(counterpart)
     return result
-
-
-def _translated(name: str, branch: str, kind: str) -> str:
-    """Return the name of a package in a branch, and for a type of kernel modules where one is given."""
-    if not mark(name):
-        return name
-    base = f"{part(name)}-{branch}" if branch else part(name)
-    is_open = name.endswith(OPEN)
-    if kind and TYPED.fullmatch(name):
-        is_open = kind == "open"
-    return f"{base}{OPEN}" if is_open else base
 
 
 def exchanged(state: DriverState) -> t.Dict[str, str]:

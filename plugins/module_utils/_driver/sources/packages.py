@@ -264,9 +264,19 @@ def _changes(
     excluded = family.excluded(software.packages, choice.targets) - mine
     installed = sorted(filter(software.installed, excluded))
     if lost := [name for name in installed if not state.type_of(name)]:
-        advice = adoption.advice(state.machine.traits, desired.adopt, desired.source.name)
-        raise would_remove(lost, advice)
-    _check_unasked(state, desired, choice, [name for name in drop if name not in taken])
+        raise would_remove(lost, adoption.advice(state.machine.traits, desired))
+    # Another type of kernel modules, which this module has not installed, is not exchanged unasked.
+    foreign = (name for name in drop if name not in mine)
+    unasked = [name for name in foreign if state.type_of(name) != choice.kind]
+    if unasked and desired.kernel.module_type == "auto":
+        raise NodeError(
+            f"{', '.join(unasked)} would have to give way to the {choice.kind} kernel modules, and this module did "
+            "not install it",
+            cause=f"the GPUs of this node run with the {choice.kind} kernel modules",
+            hint=f"have it exchanged with kernel_modules: {choice.kind}, "
+            f"{adoption.advice(state.machine.traits, desired)}"
+            "or keep the driver that is there with source: preinstalled",
+        )
     return change, drop
 
 
@@ -318,23 +328,6 @@ def keep_or(advice: str) -> str:
         f"keep the driver that is there with source: preinstalled, {advice}or ask for a version or components that "
         "leave these packages"
     )
-
-
-def _check_unasked(
-    state: DriverState, desired: Desired, choice: Choice, drop: t.Iterable[str]
-) -> None:
-    """Refuse to exchange another type of kernel modules that this module has not installed, unasked."""
-    foreign = (name for name in drop if name not in state.history.record.packages)
-    drops = [name for name in foreign if state.type_of(name) != choice.kind]
-    if drops and desired.kernel.module_type == "auto":
-        raise NodeError(
-            f"{', '.join(drops)} would have to give way to the {choice.kind} kernel modules, and this module did "
-            "not install it",
-            cause=f"the GPUs of this node run with the {choice.kind} kernel modules",
-            hint=f"have it exchanged with kernel_modules: {choice.kind}, "
-            f"{adoption.advice(state.machine.traits, desired.adopt, desired.source.name)}"
-            "or keep the driver that is there with source: preinstalled",
-        )
 
 
 def _check_headers(state: DriverState, desired: Desired, choice: Choice) -> None:

@@ -55,8 +55,8 @@ def read(host: Host, unit: str, kind: RuntimeKind) -> StartCommands:
     """Ask systemd and the kernel how a runtime is started by its unit."""
     properties = _properties(host, unit)
     paths = [path.split(FILE_MODE)[0] for path in properties["EnvironmentFiles"]]
-    words = (word for value in properties["Environment"] for word in split(value))
-    pairs = (word.partition("=") for word in words)
+    variables = (text for value in properties["Environment"] for text in split(value))
+    pairs = (variable.partition("=") for variable in variables)
     environment = {name: value for name, _equal, value in pairs}
     for path in paths:
         environment.update(environment_file(_text(host, path)))

@@ -97,12 +97,6 @@ def _exporter(values: t.Mapping[str, t.Any]) -> Exporter:
     for key, pattern, expected in needs:
         if not pattern.fullmatch(texts[key]):
             raise InputError.of(f"exporter.{key}", texts[key], expected)
-    _check_serving(values)
-    resources = tuple(values["resources"])
-    return Exporter(**{**values, **texts, "resources": resources})
-
-
-def _check_serving(values: t.Mapping[str, t.Any]) -> None:
     address, port = values["address"], values["address"].rpartition(":")[2]
     if not ADDRESS.fullmatch(address) or not 0 < int(port) < 65536:
         raise InputError.of("exporter.address", address, "HOST:PORT, such as 127.0.0.1:9400")
@@ -115,6 +109,7 @@ def _check_serving(values: t.Mapping[str, t.Any]) -> None:
         if not RESOURCE.fullmatch(resource):
             expected = "a resource, such as nvidia.com/gpu.shared"
             raise InputError.of("exporter.resources", resource, expected)
+    return Exporter(**{**values, **texts, "resources": tuple(values["resources"])})
 
 
 @dataclasses.dataclass(frozen=True)
