@@ -97,18 +97,22 @@ def warnings(
             f"{branches.describe_range(architecture)}"
             for address, architecture in unsupported
         ]
-        result += _of_install(state, choice) if is_installing else _of_node(family, state, choice)
+        result += (
+            _install_warnings(state, choice)
+            if is_installing
+            else _module_warnings(family, state, choice)
+        )
         result += [
             f"{path} keeps the driver from being loaded ({line}): after a boot no GPU works. Next step: take that out"
             for path, line in state.loaded.modules.kept_away.items()
         ]
-        result += _of_hardware(state)
+        result += _hardware_warnings(state)
         if not any(step.action in ("repair", "install") for step in steps):
             result += filter(None, [describe_broken(broken_others(state, choice))])
-    return (*result, *_of_release(family, state, desired, choice.version or NO_VERSION))
+    return (*result, *_release_warnings(family, state, desired, choice.version or NO_VERSION))
 
 
-def _of_install(state: DriverState, choice: Choice) -> t.List[str]:
+def _install_warnings(state: DriverState, choice: Choice) -> t.List[str]:
     """Return the warnings about packages that are to be installed."""
     result, software = [], state.software
     if choice.dkms and not state.machine.headers and not offered_headers(state):
@@ -128,7 +132,7 @@ def _of_install(state: DriverState, choice: Choice) -> t.List[str]:
     return result
 
 
-def _of_node(family: Family, state: DriverState, choice: Choice) -> t.List[str]:
+def _module_warnings(family: Family, state: DriverState, choice: Choice) -> t.List[str]:
     """Return the warnings about kernel modules and firmware that are on the node."""
     loaded = state.loaded
     result = [
@@ -156,7 +160,7 @@ def _of_node(family: Family, state: DriverState, choice: Choice) -> t.List[str]:
     return result
 
 
-def _of_hardware(state: DriverState) -> t.List[str]:
+def _hardware_warnings(state: DriverState) -> t.List[str]:
     """Return the warnings about NVSwitches without a manager, and a node without GPUs."""
     result, machine, names = [], state.machine, state.software.names
     if machine.nvswitch and not names.fabric:
@@ -174,7 +178,7 @@ def _of_hardware(state: DriverState) -> t.List[str]:
     return result
 
 
-def _of_release(
+def _release_warnings(
     family: Family, state: DriverState, desired: Desired, version: Version
 ) -> t.List[str]:
     """Return the warnings about the version that a plan leads to, and about the lists that it was chosen by."""

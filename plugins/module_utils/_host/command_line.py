@@ -26,7 +26,8 @@ OPTIONS_BY_MODE: t.Mapping[t.Tuple[str, str], Words] = {
 # What no later word takes back.
 AGAINST_PT = ("iommu=off", "amd_iommu=off")
 VENDOR = re.compile(r"^(?:vendor_id|CPU implementer)\s*:\s*(\S+)", re.M)
-LINUX = re.compile(r"^\s*linux(?:16|efi)?\s+\S+[ \t]+(.*)$", re.M)
+# The command line of an entry, of which the first is booted: in a grub.cfg, and as grubby --info=DEFAULT prints it.
+GRUB = re.compile(r"^\s*linux(?:16|efi)?\s+\S+[ \t]+(.*)$", re.M)
 GRUBBY = re.compile(r'^args="(.*)"$', re.M)
 ENTRY = re.compile(r"^options[ \t]+(.*)$", re.M)
 # What a boot loader and kernel-install add by themselves.
@@ -77,15 +78,9 @@ def same_keys(cmdline: t.Iterable[str], options: t.Iterable[str]) -> Words:
     return tuple(word for word in cmdline if parameter(word).name in names)
 
 
-def grub(text: str) -> t.Optional[Words]:
-    """Return the command line of a grub.cfg's first entry, which is what is booted; None where it has no entry."""
-    match = LINUX.search(text)
-    return None if match is None else split(match[1])
-
-
-def grubby(text: str) -> t.Optional[Words]:
-    """Return the command line that grubby --info=DEFAULT tells of, None where it tells of none."""
-    match = GRUBBY.search(text)
+def parse(text: str, entry: t.Pattern[str]) -> t.Optional[Words]:
+    """Return the command line of the first entry in a grub.cfg or in what grubby prints, None if there is none."""
+    match = entry.search(text)
     return None if match is None else split(match[1])
 
 

@@ -305,14 +305,14 @@ class Rhel(Family):
     def refuse_others(self, installed: t.Iterable[str]) -> None:
         foreign = [name for name in installed if name.startswith(OTHERS)]
         if foreign:
-            raise _of_others(foreign)
+            raise _foreign_driver_error(foreign)
 
     def refuse_foreign(self, state: DriverState) -> None:
         """Refuse the driver of another packager before the first change, with all packages that have to go."""
         if state.loaded.foreign:
             installed = filter(state.software.installed, state.software.packages)
             known = (name for name in installed if name.startswith(OTHERS))
-            raise _of_others({*state.loaded.foreign, *known})
+            raise _foreign_driver_error({*state.loaded.foreign, *known})
 
     def refuse_unsigned(
         self, key: SigningKey, state: DriverState, desired: Desired, package: str
@@ -342,7 +342,7 @@ def is_foreign(package: str, version: str) -> bool:
     return package not in DKMS.values()
 
 
-def _of_others(packages: t.Iterable[str]) -> NodeError:
+def _foreign_driver_error(packages: t.Iterable[str]) -> NodeError:
     """Return the error about the driver of another packager."""
     names = sorted(packages)
     return NodeError(

@@ -92,7 +92,7 @@ def build(state: DriverState, package: str, driver: str) -> t.Optional[str]:
     the driver of before is loaded.
     """
     builds, have = _builds(state, package, driver), state.software.installed(package)
-    updated = state.loaded.driver is not None and bool(_served(state))
+    updated = state.loaded.driver is not None and bool(_kernels_with_modules(state))
     if have in builds and (updated or state.machine.kernel not in state.loaded.modules.bare):
         return have
     nearest = _nearest(builds, state.machine.kernel)
@@ -117,7 +117,7 @@ def _bare(state: DriverState, package: str, version: t.Optional[str]) -> bool:
     return bool(built_for(version)) and state.machine.kernel in state.loaded.modules.bare
 
 
-def _served(state: DriverState) -> t.List[str]:
+def _kernels_with_modules(state: DriverState) -> t.List[str]:
     """Return the newer kernels that have modules, newest first."""
     return [kernel for kernel in state.newer if kernel not in state.loaded.modules.bare]
 
@@ -146,7 +146,7 @@ def _excludes(state: DriverState, choice: Choice, package: str) -> bool:
 def useless(state: DriverState, package: str, version: t.Optional[str]) -> bool:
     """Return whether what is installed cannot be loaded, by the running kernel or after a boot into a newer one."""
     bare = state.loaded.driver is None and _bare(state, package, version)
-    return bare and not _served(state)
+    return bare and not _kernels_with_modules(state)
 
 
 class Suse(Family):
@@ -305,7 +305,7 @@ class Suse(Family):
         return excluded if len(generations) > 1 else set()
 
     def waits(self, state: DriverState, choice: Choice) -> str:
-        kernels = _served(state)
+        kernels = _kernels_with_modules(state)
         if not kernels or not _bare(state, choice.kernel, choice.targets.get(choice.kernel)):
             return ""
         running = state.machine.kernel

@@ -76,7 +76,7 @@ def branches(
     return tuple(sorted({Version(match[1]) for match in matches}, key=int, reverse=True))
 
 
-def _server(offered: Offer, requirements: Requirements) -> Names:
+def _server_names(offered: Offer, requirements: Requirements) -> Names:
     desktop = not requirements.ending
     known = branches(offered.names, requirements.module_type, BRANCH if desktop else SERVER)
     usable = driver_branches.best_versions(known, requirements.gpus) or known
@@ -122,7 +122,7 @@ def _parts(suffix: str) -> t.Dict[str, t.Tuple[str, ...]]:
     }
 
 
-def _repository(offered: Offer, requirements: Requirements) -> Names:
+def _repository_names(offered: Offer, requirements: Requirements) -> Names:
     known = branches(offered.names, requirements.module_type, BRANCH)
     dkms = "nvidia-dkms-open" if requirements.module_type == "open" else "nvidia-dkms"
     unified = dkms in offered.names
@@ -201,7 +201,10 @@ def targets(state: DriverState, kind: str, version: str, *, follow: bool) -> t.D
     ``follow`` adds the tracking package, with which the modules of a new kernel come by themselves.
     """
     kernels = (state.machine.kernel, *state.newer)
-    names = [*(of_kernel(state, kind, kernel) for kernel in kernels), *_before(state, kind)]
+    names = [
+        *(of_kernel(state, kind, kernel) for kernel in kernels),
+        *_previous_kernel(state, kind),
+    ]
     versions = {name: build(state, name, version) for name in names}
     chosen = {name: full for name, full in versions.items() if full is not None}
     # Tracking packages at a version that needs what was chosen, and nothing else.
@@ -216,7 +219,7 @@ def targets(state: DriverState, kind: str, version: str, *, follow: bool) -> t.D
     return result
 
 
-def _before(state: DriverState, kind: str) -> t.List[str]:
+def _previous_kernel(state: DriverState, kind: str) -> t.List[str]:
     """Return the package that this module has added for the kernel before the running one.
 
     Those of older kernels would keep them on the node for ever, and fill /boot.
@@ -296,7 +299,9 @@ class Ubuntu(Family):
 
     def names(self, offered: Offer, requirements: Requirements) -> Names:
         """Return the packages of the branch to have: asked for, else installed, else the newest that runs the GPUs."""
-        return (_repository if requirements.repository else _server)(offered, requirements)
+        return (_repository_names if requirements.repository else _server_names)(
+            offered, requirements
+        )
 
     def prefixes(self, requirements: Requirements) -> t.Tuple[str, ...]:
         return ("nvidia-",)

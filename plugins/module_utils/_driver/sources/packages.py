@@ -32,7 +32,7 @@ REFRESH = Step("refresh", "refresh the package lists")
 def plan(family: Family, state: DriverState, desired: Desired, check_mode: bool) -> Draft:
     """Plan in the order of the steps: what is known of packages, repair, the transaction, holds."""
     kind = state.wanted_type(desired.kernel.module_type)
-    named = _named(state, desired)
+    named = _repository_steps(state, desired)
     if named and not check_mode:
         return tuple(named), None
     previewed = state.history.previewed
@@ -47,15 +47,15 @@ def plan(family: Family, state: DriverState, desired: Desired, check_mode: bool)
     try:
         choice = family.choose(state, desired, kind)
     except BY_LISTS:
-        enable = named or (_enable(state) if desired.source.manage_lists else [])
+        enable = named or (_enable_components(state) if desired.source.manage_lists else [])
         if previewed or (not enable and (state.history.refreshed or check_mode)):
             raise
         return tuple(enable) or (REFRESH,), None
     if previewed and choice.unknown:
         raise _not_offered(state, choice.unknown)
-    sources = named or _sources(state, desired, choice.unknown, check_mode)
+    sources = named or _source_steps(state, desired, choice.unknown, check_mode)
     sources = sources or family.prerequisites(state, desired, choice)
-    install = _install(family, state, desired, choice)
+    install = _install_steps(family, state, desired, choice)
     first = [REPAIR] if _needs_repair(state, choice, [*sources, *install]) else []
     if (first or sources) and not check_mode:
         return tuple(first or sources), None
@@ -123,21 +123,21 @@ def _needs_repair(state: DriverState, choice: Choice, changes: t.Sequence[Step])
     # What apt configures along with whatever it installs.
     along = {name for name, known in broken.items() if known in (State.UNPACKED, *WAITING)}
     waiting = {name for name in along if replaced and not state.type_of(name)}
-    return bool(_ours(state, choice) & broken.keys() - replaced - waiting)
+    return bool(_driver_packages(state, choice) & broken.keys() - replaced - waiting)
 
 
-def _ours(state: DriverState, choice: Choice) -> t.Set[str]:
+def _driver_packages(state: DriverState, choice: Choice) -> t.Set[str]:
     """Return the packages that must be in order, as the driver consists of them."""
     return {*choice.targets, *state.software.names.relevant, *state.history.record.packages}
 
 
 def broken_others(state: DriverState, choice: Choice) -> t.Dict[str, Package]:
     """Return the packages of others that are not in order."""
-    packages, ours = state.software.packages.items(), _ours(state, choice)
+    packages, ours = state.software.packages.items(), _driver_packages(state, choice)
     return {name: package for name, package in packages if package.broken and name not in ours}
 
 
-def _named(state: DriverState, desired: Desired) -> t.List[Step]:
+def _repository_steps(state: DriverState, desired: Desired) -> t.List[Step]:
     """Make the node know the repository that the user names, and what its packages need besides."""
     known, of_family = state.software.repository, state.machine.traits.name
     # What the node's driver is from stays known as it is where nobody names another.
@@ -147,11 +147,11 @@ def _named(state: DriverState, desired: Desired) -> t.List[Step]:
     )
     steps = [named] if named and not stays else []
     if desired.source.name == "repository" and desired.source.manage_lists:
-        steps += _enable(state)
+        steps += _enable_components(state)
     return [*steps, REFRESH] if steps and steps[-1] is not REFRESH else steps
 
 
-def _sources(
+def _source_steps(
     state: DriverState, desired: Desired, unknown: t.Sequence[str], check_mode: bool
 ) -> t.List[Step]:
     missing, own = _missing_components(state), state.software.own_sources
@@ -176,7 +176,7 @@ def _sources(
         # A mirror whose lists were never fetched offers what they will have.
         error.until = "" if state.history.refreshed else OLD_LISTS
         raise error
-    steps = _enable(state)
+    steps = _enable_components(state)
     # dnf fetches what is old by itself; check mode looks once more before it believes this.
     is_known = state.history.refreshed or (check_mode and state.machine.traits.module)
     if not steps and (is_known or state.history.explain(unknown)[0]):
@@ -208,7 +208,7 @@ def _missing_components(state: DriverState) -> t.Optional[t.List[Source]]:
     return additions(own, state.machine.codename, components) if components else []
 
 
-def _enable(state: DriverState) -> t.List[Step]:
+def _enable_components(state: DriverState) -> t.List[Step]:
     """Enable what the node's own sources lack, unless that was done."""
     missing = _missing_components(state)
     if not missing or state.software.own_sources == render(missing):
@@ -280,7 +280,9 @@ def _changes(
     return change, drop
 
 
-def _install(family: Family, state: DriverState, desired: Desired, choice: Choice) -> t.List[Step]:
+def _install_steps(
+    family: Family, state: DriverState, desired: Desired, choice: Choice
+) -> t.List[Step]:
     """Return the transactions that bring the packages of the choice, and the headers that DKMS builds with."""
     taken = state.taken(desired.adopt)
     change, drop = _changes(family, state, desired, choice, taken)

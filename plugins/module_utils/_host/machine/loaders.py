@@ -50,7 +50,8 @@ class Grub(Loader):
     name = "GRUB (/etc/default/grub)"
 
     def cmdline(self) -> t.Optional[Words]:
-        return command_line.grub(self._host.read("/boot/grub/grub.cfg") or "")
+        text = self._host.read("/boot/grub/grub.cfg") or ""
+        return command_line.parse(text, command_line.GRUB)
 
     def keeps(self, added: Words) -> bool:
         return not added or self._host.read(DROP_IN) == self._text(added)
@@ -74,7 +75,8 @@ class Grubby(Loader):
     replaces = True
 
     def cmdline(self) -> t.Optional[Words]:
-        return command_line.grubby(self._host.run(["grubby", "--info=DEFAULT"], check=False).out)
+        text = self._host.run(["grubby", "--info=DEFAULT"], check=False).out
+        return command_line.parse(text, command_line.GRUBBY)
 
     def write(self, added: Words, add: Words, remove: Words) -> None:
         for option, options in (("--remove-args", remove), ("--args", add)):
@@ -89,7 +91,8 @@ class Pbl(Loader):
     replaces = True
 
     def cmdline(self) -> t.Optional[Words]:
-        return command_line.grub(self._host.read("/boot/grub2/grub.cfg") or "")
+        text = self._host.read("/boot/grub2/grub.cfg") or ""
+        return command_line.parse(text, command_line.GRUB)
 
     def write(self, added: Words, add: Words, remove: Words) -> None:
         for option, options in (("--del-option", remove), ("--add-option", add)):
