@@ -134,13 +134,16 @@ class DriverCapability:
 
     def observe(self) -> DriverState:
         """Read the node: the machine, and what each part knows."""
-        state = observe_node(self._node, self._release, self._desired)
+        repository, options = self._desired.source.repository, self._desired.kernel.module_options
+        state = observe_node(self._node, self._release, repository, options)
         users = self._gate.services.users() if state.loaded.driver else ()
         state = state.with_loaded(users=users)
         if (self._desired.state, self._desired.source.name) == ("present", AUTO):
             state = self._choose_source(state)
         desired, present = self._desired, self._desired.state == "present"
-        self._node.advice = adoption.advice(state.machine.traits, desired)
+        self._node.advice = adoption.advice(
+            state.machine.traits, desired.adopt, desired.source.name
+        )
         state = state.with_software(runfile=self._runfile.observe(desired.source.runfile))
         if self._known and not (present and desired.source.name == "preinstalled"):
             if present and desired.update and not (desired.source.runfile or self._node.refreshed):

@@ -10,11 +10,12 @@ import typing as t
 
 from ..._base import distributions
 from ..._base.packages.apt import HEADER
+from ..._base.packages.repository import Repository
 from ..._machine.packages.apt_sources import OWN_SOURCES
 from ..._node.machine import facts as node_facts
 from ..branches import Version
-from ..desired import Desired
 from ..facts import Driver, DriverState, History, Loaded, Machine, Software
+from ..module_options.declared import Options
 from ..sources.runfile import UNINSTALLER
 from .kernel import dkms, modules, signing_key
 from .sources import Node, known_repository
@@ -44,19 +45,30 @@ def _observe_machine(node: Node, release: t.Mapping[str, str]) -> Machine:
     )
 
 
-def observe_node(node: Node, release: t.Mapping[str, str], desired: Desired) -> DriverState:
-    """Return what is known before the package manager is asked; ``release`` are the fields of os-release."""
+def observe_node(
+    node: Node,
+    release: t.Mapping[str, str],
+    repository: t.Optional[Repository],
+    options: Options,
+) -> DriverState:
+    """Return what is known before the package manager is asked.
+
+    Args:
+        node: The node.
+        release: The fields of its os-release.
+        repository: The desired repository.
+        options: The desired options of kernel modules.
+    """
     host, past = node.host, history(node)
     record, driver = past.record, node_facts.loaded_driver(host)
     sources = host.read(OWN_SOURCES)
     foreign = not record.sources and not (sources or HEADER).startswith(HEADER)
-    options = desired.kernel.module_options
     return DriverState(
         machine=_observe_machine(node, release),
         software=Software(
             own_sources=None if foreign else sources,
             foreign_sources=OWN_SOURCES if foreign else "",
-            repository=known_repository(node, desired.source.repository),
+            repository=known_repository(node, repository),
             nvidia_installer=host.exists(UNINSTALLER),
         ),
         loaded=Loaded(

@@ -9,7 +9,6 @@ import re
 import typing as t
 
 from ..._base.steps import Step
-from ..desired import Desired
 from ..facts import DriverState, Traits
 from .names import mark, part
 
@@ -18,11 +17,11 @@ TYPED = re.compile(r"nvidia-(?:driver|headless|headless-no-dkms|kernel-source)-.
 OPEN = "-open"
 
 
-def advice(traits: Traits, desired: Desired) -> str:
+def advice(traits: Traits, adopt: bool, source: str) -> str:
     """Return the part of a hint that names the option for taking packages over, or what helps where it did not."""
-    if desired.adopt and desired.source.name == "distribution":
+    if adopt and source == "distribution":
         return "let it come from the repository that it is of by source: repository, "
-    fits = traits.apt and not desired.adopt
+    fits = traits.apt and not adopt
     return "take it over with its packages by adopt: true, " if fits else ""
 
 

@@ -263,8 +263,9 @@ def _changes(
     mine = {*state.history.record.packages, *choice.targets, *taken}
     excluded = family.excluded(software.packages, choice.targets) - mine
     installed = sorted(filter(software.installed, excluded))
+    advice = adoption.advice(state.machine.traits, desired.adopt, desired.source.name)
     if lost := [name for name in installed if not state.type_of(name)]:
-        raise would_remove(lost, adoption.advice(state.machine.traits, desired))
+        raise would_remove(lost, advice)
     # Another type of kernel modules, which this module has not installed, is not exchanged unasked.
     foreign = (name for name in drop if name not in mine)
     unasked = [name for name in foreign if state.type_of(name) != choice.kind]
@@ -274,8 +275,7 @@ def _changes(
             "not install it",
             cause=f"the GPUs of this node run with the {choice.kind} kernel modules",
             hint=f"have it exchanged with kernel_modules: {choice.kind}, "
-            f"{adoption.advice(state.machine.traits, desired)}"
-            "or keep the driver that is there with source: preinstalled",
+            f"{advice}or keep the driver that is there with source: preinstalled",
         )
     return change, drop
 

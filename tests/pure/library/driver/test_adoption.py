@@ -52,9 +52,9 @@ def test_packages_of_others_are_taken_over_with_apt_only() -> None:
     wanted = with_options(DESIRED, adopt=True)
     assert node(packages=there).taken(wanted.adopt) == {"cuda-drivers"}
     assert node(packages=there, names=RHEL).taken(wanted.adopt) == frozenset()
-    assert "adopt" in adoption.advice(DEBIAN.traits, DESIRED)
-    assert "source: repository" in adoption.advice(DEBIAN.traits, wanted)
-    assert adoption.advice(rhel.RHEL.traits, DESIRED) == ""
+    assert "adopt" in adoption.advice(DEBIAN.traits, DESIRED.adopt, DESIRED.source.name)
+    assert "source: repository" in adoption.advice(DEBIAN.traits, wanted.adopt, wanted.source.name)
+    assert adoption.advice(rhel.RHEL.traits, DESIRED.adopt, DESIRED.source.name) == ""
 
 
 @pytest.mark.parametrize(
