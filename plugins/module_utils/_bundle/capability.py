@@ -135,7 +135,7 @@ class BundleCapability:
     # --- plan and apply ---
 
     def plan(self, state: BundleState) -> Plan:
-        """Plan: all of it is made anew beside what is there, or nothing is."""
+        """Return the plan: all of the bundle is made anew beside the present one, or nothing is."""
         return plan(state, self._desired)
 
     def apply(self, step: Step) -> None:
@@ -144,7 +144,7 @@ class BundleCapability:
         getattr(self, f"_do_{step.action}")(**step.params)
 
     def _begin(self) -> str:
-        """Make that folder, which nobody else can write to; those that killed runs of this user left go first."""
+        """Make that folder, which nobody else can write to, and remove those that killed runs of this user left."""
         pip.check(self._host)
         place, name = os.path.split(os.path.abspath(self._desired.path))
         prefix = f".{name}{OURS}"

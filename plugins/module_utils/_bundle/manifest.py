@@ -64,7 +64,7 @@ def parse(text: str, path: str) -> Manifest:
 
 
 def file_of(text: str) -> File:
-    """Return what a text is as a file."""
+    """Return the digest and size of a text as a file."""
     data = text.encode()
     return File(hashlib.sha256(data).hexdigest(), len(data))
 
@@ -76,7 +76,7 @@ def sums(manifest: Manifest) -> str:
 
 
 def extra(manifest: Manifest, files: Files) -> t.List[str]:
-    """Return the files that are none of the bundle's."""
+    """Return the files that are not of the bundle."""
     return sorted(set(files) - set(manifest.files) - {LIST, SUMS})
 
 

@@ -30,7 +30,7 @@ LOCK_SECONDS = 60
 
 
 class CdiState(t.NamedTuple):
-    """The file, None where there is none, and what it should be, None where that is not known yet.
+    """The file, None if there is none, and what it should be, None if that is not known yet.
 
     ``foreign`` says that something else wrote the file, ``replaced`` has the paths of files that ours have replaced.
     """
@@ -181,7 +181,7 @@ class CdiCapability:
         return f"{self._path}: {'; '.join(parts) or 'follow the files of the driver'}"
 
     def own(self, state: CdiState) -> OwnFiles:
-        """Return what is root's alone."""
+        """Return the files that only root may write."""
         boot_files = boot.files(cdi_boot.BOOT) if self._keeps else ()
         paths = (self._path, *boot_files) if self._present else ()
         modes = {**dict.fromkeys(paths, 0o644), replaced.RECORD: 0o600}

@@ -94,7 +94,7 @@ def differences(ours: Spec, theirs: Spec) -> t.List[Difference]:
     """Return what a container gets from one specification and not from the other.
 
     Each difference has ``kind`` (device, node, mount, env or hook), ``name``, the ``device`` that it
-    is about (empty where it is about all), and ``only`` in whose specification it is. A mount
+    is about (empty if it is about all), and ``only`` in whose specification it is. A mount
     under another name is another mount.
     """
     mine, yours = _edits(ours), _edits(theirs)

@@ -80,7 +80,7 @@ class Unknown(str):
 
 
 def is_newer(version: t.Any) -> bool:
-    """Return whether it is a version that came after those that are known here, and has all that they have."""
+    """Return whether a version of the format is newer than the known ones and compatible with them."""
     match = NUMBERS.fullmatch(version) if isinstance(version, str) else None
     numbers = tuple(map(int, match.groups())) if match else ()
     return numbers > LATEST and numbers[0] == LATEST[0]
@@ -92,7 +92,7 @@ def unknown_keys(spec: t.Any) -> t.List[str]:
 
 
 def problems(spec: t.Any) -> t.List[str]:
-    """Return what is wrong with a specification, each with the place where it is.
+    """Return the violations of a specification, each with its place.
 
     Runtimes refuse a key that they do not know, as we do; a newer version of the format may have more of them.
     """

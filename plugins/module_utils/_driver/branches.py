@@ -48,7 +48,7 @@ Gpus = t.Sequence[t.Tuple[str, str]]
 class Version(str):
     """A version of the driver, or a branch, as its text, which is parsed where it comes in.
 
-    ``branch`` is empty where it does not say. ``numbers`` compare; what does not begin with one is older than all.
+    ``branch`` is empty if it does not say. ``numbers`` compare; what does not begin with one is older than all.
     """
 
     branch: str
@@ -65,11 +65,11 @@ class Version(str):
 
     @classmethod
     def of(cls, package: t.Optional[str]) -> Version:
-        """Return the driver's version in a package's, empty where there is none."""
+        """Return the driver's version in a package's, empty if there is none."""
         return cls(upstream(package or ""))
 
     def fits(self, prefix: str) -> bool:
-        """Return whether it is the one asked for, or of the branch; all are where nothing is asked for."""
+        """Return whether it is the version or of the branch that ``prefix`` names; an empty one fits all."""
         return not prefix or f"{self}.".startswith(f"{prefix}.")
 
 
@@ -86,7 +86,7 @@ def describe_range(architecture: str) -> str:
 
 
 def newest_branch_for(gpus: Gpus) -> Version:
-    """Return the branch after which some GPU is left without a driver, empty where there is none."""
+    """Return the last branch that runs all GPUs, empty if newer branches run them too."""
     branches = [LAST[architecture] for _address, architecture in gpus if architecture in LAST]
     return Version(str(min(branches))) if branches else NO_VERSION
 
@@ -102,14 +102,14 @@ def unsupported_gpus(version: Version, gpus: Gpus) -> t.List[t.Tuple[str, str]]:
 
 
 def best_versions(versions: t.Sequence[Version], gpus: Gpus) -> t.List[Version]:
-    """Return those of the versions, in their order, that run most of the GPUs; none where they run no GPU."""
+    """Return the versions that run most of the GPUs, in their order; none if they run no GPU."""
     counts = {version: len(gpus) - len(unsupported_gpus(version, gpus)) for version in versions}
     most = max(counts.values(), default=0)
     return [version for version, count in counts.items() if count == most and (count or not gpus)]
 
 
 def unsupported_error(versions: t.Sequence[Version], gpus: Gpus) -> NoSupport:
-    """Return the error where none of the versions runs a GPU of the node."""
+    """Return the error for versions that run no GPU of the node."""
     address, architecture = unsupported_gpus(versions[0], gpus)[0]
     branch = LAST.get(architecture) or FIRST.get(architecture)
     return NoSupport(
@@ -200,7 +200,7 @@ def security_status(version: Version, table: Table) -> t.Dict[str, t.Any]:
 
 
 def security_floor(branch: str, table: Table) -> t.Optional[Bulletin]:
-    """Return the bulletin with the highest floor of a branch, the first of equals, None where no one has any."""
+    """Return the bulletin with the highest floor of a branch, the first of equals, None if no one has any."""
     listing = [bulletin for bulletin in table.bulletins if branch in bulletin.floors]
     return max(listing, key=lambda listed: listed.floors[branch].numbers, default=None)
 
@@ -239,9 +239,9 @@ def version_warnings(
     gpus: Gpus,
     offered: Version = NO_VERSION,
 ) -> t.List[str]:
-    """Return what is wrong with a version.
+    """Return the warnings about a version.
 
-    ``newest`` is the one of its branch that an update brings, empty where the sources are not asked, ``offered`` one
+    ``newest`` is the one of its branch that an update brings, empty if the sources are not asked, ``offered`` one
     that these have without modules that are built already.
     """
     if table is None or not version:
@@ -298,7 +298,7 @@ def _end_of_support_warning(
 def version_notes(
     newer: str, version: str, table: t.Optional[Table], today: datetime.date
 ) -> t.List[str]:
-    """Return what users may want to know of a version and the table, and what is no reason to warn."""
+    """Return the notes about a newer version and an old table, which are no warnings."""
     result = []
     if newer:
         result.append(

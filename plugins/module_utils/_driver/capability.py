@@ -182,7 +182,7 @@ class DriverCapability:
         return state.with_software(repository=known_repository(self._node, source.repository))
 
     def own(self, state: DriverState) -> OwnFiles:
-        """Return what is root's alone."""
+        """Return the files that only root may write."""
         foreign = {
             state.software.foreign_sources,
             MODPROBE_FILE if state.loaded.modules.foreign else "",
@@ -201,7 +201,7 @@ class DriverCapability:
         )
 
     def plan(self, state: DriverState) -> Plan:
-        """Plan with pure functions; a warning of any plan of this run is kept to its end."""
+        """Return the plan; warnings of earlier plans of this run are kept."""
         try:
             planned = self._previewed(self._undisturbed(state))
         except NodeError as error:
@@ -229,7 +229,7 @@ class DriverCapability:
         return followed(planned, self._undisturbed(self.observe()))
 
     def _undisturbed(self, state: DriverState) -> Plan:
-        """Return the plan with the record of the GPUs, and with the services that have to stop for it."""
+        """Return the plan with the step that records the GPUs, and with stops and starts of services around it."""
         spared = self._spared(state)
         absent = self._desired.state == "absent"
         actions = [step.action for step in spared.steps]
@@ -257,7 +257,7 @@ class DriverCapability:
         return True
 
     def _spared(self, state: DriverState) -> Plan:
-        """Return the plan for a driver that nobody uses, or what of it is done where somebody does."""
+        """Return the plan for an idle driver, or as much of it as is possible while GPUs are in use."""
         result = self._feasible.plan(state.with_loaded(users=()), self._desired)
         whole = self._whole(result, state)
         if state.loaded.driver is None or not (disrupts(whole) or whole.reboot_required):
@@ -274,7 +274,7 @@ class DriverCapability:
         return refused or self._gate.about(self._feasible.plan(busy, self._desired), busy, notes)
 
     def _whole(self, known: Plan, state: DriverState) -> Plan:
-        """Return the plan with what is only planned for sure once its steps are done, as check mode does."""
+        """Return the plan with the steps that follow once the known ones are carried out, as check mode plans them."""
         if not known.more or self._check_mode or state.loaded.driver is None:
             return known
         try:
@@ -284,7 +284,7 @@ class DriverCapability:
             return known  # it is known once the lists are there
 
     def apply(self, step: Step) -> None:
-        """Carry out one step; who has a GPU is asked once more before the first that takes the driver."""
+        """Carry out one step; before the first that replaces the driver, GPU users are looked for once more."""
         if replaces(Plan((step,))) and not self._begun:
             self._gate.last_look()
             self._begun = True

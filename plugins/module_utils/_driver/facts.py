@@ -107,7 +107,7 @@ class Machine:
 
 
 class Installed(t.NamedTuple):
-    """What NVIDIA's installer has left: a version, empty where it left nothing; what its run needs."""
+    """What NVIDIA's installer has left: a version, empty if it left nothing; what its run needs."""
 
     version: Version = NO_VERSION
     dkms: bool = False
@@ -116,7 +116,7 @@ class Installed(t.NamedTuple):
 
 
 class Streams(t.NamedTuple):
-    """The stream of dnf's module that is enabled, empty where none is, and what each has, where one must be chosen.
+    """The stream of dnf's module that is enabled, empty if none is, and what each has, where one must be chosen.
 
     ``offered`` are (name, architecture, version) of a stream's packages.
     """
@@ -140,7 +140,7 @@ class Software(Packages):
         foreign_sources: Path of that file if somebody else has written it, else empty.
         repository: The files of the repository that gpu.node has made known.
         streams: The streams of dnf's module.
-        surplus: Packages added for components that are no longer wanted.
+        surplus: Packages added for components that are no longer needed.
         removal: What removing all additions comes to. None unless it is asked for and dpkg is in order.
         back: Versions of others' packages that an adoption has exchanged. None if they can't be had any more.
         runfile: What NVIDIA's own installer has left.

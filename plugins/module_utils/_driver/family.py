@@ -56,11 +56,11 @@ class Family:
         return set()
 
     def choose(self, state: DriverState, desired: Desired, kind: str) -> Choice:
-        """Return one version of the driver that all its packages are offered in."""
+        """Return one version of the driver in which all its packages are offered."""
         return built(state, desired, kind)
 
     def newest(self, state: DriverState, desired: Desired, kind: str) -> Version:
-        """Return the newest version that is offered of a branch, which is the version that is desired."""
+        """Return the newest version that is offered of the desired branch."""
         return self.choose(state, desired, kind).version or NO_VERSION
 
     def unusable(self, state: DriverState, steps: t.Iterable[Step], refusal: str) -> t.List[str]:

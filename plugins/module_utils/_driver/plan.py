@@ -177,7 +177,7 @@ def _render_modprobe(state: DriverState, desired: Desired) -> t.Tuple[str, bool]
 
 
 def _modprobe_steps(state: DriverState, desired: Desired) -> t.List[Step]:
-    """Keep nouveau away from the GPUs and set the modules' options, in the initramfs as well.
+    """Return the step that blacklists nouveau and sets the modules' options, in each initramfs as well.
 
     A blacklist of ours stays though the packages may have brought theirs: the kernel reads both.
     """
@@ -307,7 +307,7 @@ def _marked(
     *,
     reboot: bool = False,
 ) -> t.Tuple[Step, ...]:
-    """Return the steps with what they need: idle GPUs if they replace the loaded driver, a reboot to take effect."""
+    """Return the steps with what they need: idle GPUs if they replace the loaded driver, or a reboot."""
     marked = []
     for step in steps:
         needs = [*step.needs]

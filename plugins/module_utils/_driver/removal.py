@@ -73,7 +73,7 @@ def _packages(state: DriverState) -> t.Tuple[str, ...]:
 
 
 def _reboot(state: DriverState, added: Record, installed: t.Iterable[str]) -> t.Tuple[str, ...]:
-    """Return why a driver that gpu.node had a hand in must leave the kernel.
+    """Return why a reboot is needed: a driver that gpu.node installed is loaded and its packages are gone.
 
     A loaded driver that others have brought is not judged.
     """

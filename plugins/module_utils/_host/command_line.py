@@ -85,7 +85,7 @@ def parse(text: str, entry: t.Pattern[str]) -> t.Optional[Words]:
 
 
 def entries(texts: t.Iterable[str], machine_id: str) -> t.Optional[Words]:
-    """Return the words that all entries of a machine have in common, None where there is no entry.
+    """Return the words that all entries of a machine have in common, None if there is no entry.
 
     ``texts`` are those of the files of systemd-boot; those of another system on the same disk have another machine-id.
     """

@@ -86,7 +86,7 @@ def _reasons(
 
 
 def _elsewhere(current: Iommu, record: CommandLine) -> bool:
-    """Return whether what was written in an earlier boot is not what this one was booted with."""
+    """Return whether the command line was written in an earlier boot, and this boot does not have it."""
     return record.boot not in ("", current.boot)
 
 

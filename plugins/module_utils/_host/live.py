@@ -78,12 +78,12 @@ def kind(name: str) -> str:
 
 
 def is_known(name: str) -> bool:
-    """Return whether a name is that of a value that is set here."""
+    """Return whether a name is that of a value which gpu.node sets."""
     return bool(ADDRESS.fullmatch(name) or FILES.fullmatch(name))
 
 
 def boot_lines(asked: DesiredValues) -> t.List[str]:
-    """Return the lines of the program that does the same at boot."""
+    """Return the lines of the program that set the same values at boot."""
     sizes = sorted(asked.pages.items())
     lines = [f'put {count} "$root"{pages_file(size)}' for size, count in sizes]
     lines += ["acs_off"] if asked.acs else []

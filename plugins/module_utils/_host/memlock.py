@@ -56,12 +56,12 @@ def parse(value: str) -> float:
 
 
 def limit(text: str) -> float:
-    """Return a limit as systemd and the kernel tell of it; none is infinite."""
+    """Return a limit as systemd and the kernel print it; anything but a number is infinite."""
     return float(text) if text.isdigit() else float("inf")
 
 
 def running(limits: str) -> float:
-    """Return the limit of a process by its /proc/PID/limits; one that does not run is content."""
+    """Return the limit of a process by its /proc/PID/limits; infinite if it does not run."""
     match = LOCKED.search(limits)
     return limit(match[1]) if match else float("inf")
 
@@ -153,7 +153,7 @@ def _warnings(
     sessions: t.Sequence[str],
     logins_without_limits: t.Sequence[str],
 ) -> t.Iterator[str]:
-    """Yield what to say of services that run with less, of those that start with less, and of sessions."""
+    """Yield the warnings about services that run or start with less, and about sessions."""
     if late:
         yield (
             f"host: memlock waits for a restart of {', '.join(late)}: until then what is started there may lock less. "

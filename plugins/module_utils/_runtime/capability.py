@@ -89,7 +89,7 @@ class RuntimeCapability:
         return RuntimesState(tuple(states), tuple(warnings))
 
     def _check_program(self, chosen: t.Sequence[Runtime]) -> t.List[str]:
-        """Refuse a wrapper that is not there or that containers can break out of."""
+        """Refuse a wrapper that is missing or that containers can break out of."""
         path = self._options.runtime_path
         has_service = any(runtime.unit for runtime in chosen)
         if not self._present or self._options.mode == CDI or not has_service:
@@ -179,7 +179,7 @@ class RuntimeCapability:
     # --- plan ---
 
     def plan(self, state: RuntimesState) -> Plan:
-        """Plan the edits; the restarts are the caller's."""
+        """Return the plan of the edits; restarts are left to the caller."""
         steps, before, after, restart, warnings = [], [], [], [], [*state.warnings]
         for each in state.states:
             kind, unit = each.runtime.kind, each.runtime.unit
@@ -257,7 +257,7 @@ class RuntimeCapability:
         )
 
     def _try(self, state: RuntimeState) -> None:
-        """Have a runtime check all of its edits, and refuse those that do not give it what it must have."""
+        """Have a runtime check all of its edits, and refuse edits that do not give it the settings."""
         if self._present:
             changes = [change for file in state.files for change in file.changes]
             state.runtime.refuse_flags(changes, state.path, self._options)
@@ -282,7 +282,7 @@ class RuntimeCapability:
             raise NodeError(message, cause=cause, hint=hint)
 
     def own(self, state: RuntimesState) -> OwnFiles:
-        """Return what is root's alone."""
+        """Return the files that only root may write."""
         files = (runtime_state.view.file for runtime_state in state.states)
         proof = tuple(file for file in files if posixpath.splitext(file)[0].endswith(OWN_NAME))
         modes = {RECORD: 0o600} if self._present else {}
@@ -291,7 +291,7 @@ class RuntimeCapability:
     # --- apply ---
 
     def apply(self, step: Step) -> None:
-        """Write a file, and undo that where its runtime does not do what it did on the trial."""
+        """Carry out a step; an edit is undone if its runtime does not take it as on the trial."""
         if step.action == "forget":
             self._records.put(step.params["path"], None)
             return
@@ -342,7 +342,7 @@ class RuntimeCapability:
         self._host.remove(path if target is None else posixpath.join(folder, target))
 
     def _undo(self, file: File, saved: t.Mapping[str, t.Optional[str]], error: NodeError) -> None:
-        """Make a file and what is remembered of it what they were; the error says so where that fails."""
+        """Restore a file and its record; the error says so if that fails."""
         try:
             if self._host.read(file.path) != file.text:
                 self._put(file.path, file.text)
@@ -353,7 +353,7 @@ class RuntimeCapability:
             error.hint = f"restore {file.path}, which is left changed: {second}"
 
     def _verify(self, state: RuntimeState, *, is_last: bool) -> None:
-        """Refuse a runtime that has not what it had on the trial, once its last file is written."""
+        """Refuse a runtime whose configuration is not that of the trial once its last file is written."""
         runtime = state.runtime
         view = runtime.view(state.path, self._known(runtime, state.path, self._records.all()))
         stale = state.stale or state.stale_live

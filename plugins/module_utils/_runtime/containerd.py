@@ -129,7 +129,7 @@ def disables_cri(config: Table) -> bool:
 
 
 def next_step(refusal: str, path: str) -> str:
-    """Return the next step by what containerd says of a file that it does not load."""
+    """Return the next step for a file that containerd does not load, by its error."""
     if "disabled plugin URI" not in refusal:
         return f"fix what it names in {path}, or in a file that it imports"
     return (
@@ -139,7 +139,7 @@ def next_step(refusal: str, path: str) -> str:
 
 
 def without_defaults(cri: Table) -> Table:
-    """Return the CRI plugin's section with what containerd takes for an empty value spelled out."""
+    """Return the CRI plugin's section with empty sandboxers spelled out as containerd reads them."""
     runtimes = lookup(cri, ("containerd", "runtimes"))
     if not isinstance(runtimes, t.Mapping):
         return cri
@@ -161,7 +161,7 @@ def check_owner(text: str, path: str) -> None:
 
 
 def settings(cri: Table, options: RuntimeOptions, cdi: bool) -> t.List[Change]:
-    """Return what the CRI plugin's section must have."""
+    """Return the settings that the CRI plugin's section must have."""
     return CONTAINERD.keys.settings(cri, options, cdi, _handler(cri, options))
 
 
@@ -232,7 +232,7 @@ def cri_settings(config: t.Any) -> t.Optional[t.Dict[str, t.Any]]:
 
 
 def pods_of(answer: str, handlers: t.Container[str]) -> t.Tuple[str, ...]:
-    """Return the pods of some handlers in an answer of JSON, none where it is no such answer."""
+    """Return the pods of some handlers in an answer of cri_status, none if it is not valid."""
     try:
         answer_data = json_data.loads(answer)
         return tuple(sorted(str(name) for name, handler in answer_data if handler in handlers))
@@ -250,7 +250,7 @@ def leaves(table: Table, path: Path = ()) -> t.Iterator[Change]:
 
 
 def choose_unit(kind: RuntimeKind, states: t.Mapping[str, t.Mapping[str, str]]) -> t.Optional[str]:
-    """Return the unit that runs on this node, or would; None where there is none.
+    """Return the unit that runs on this node, or would; None if there is none.
 
     ``states`` are systemd's properties LoadState and ActiveState of each unit.
     """

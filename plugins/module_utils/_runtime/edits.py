@@ -41,7 +41,7 @@ def find(config: Table, path: Path) -> t.Tuple[t.Tuple[t.Any, ...], int]:
 
 
 def lookup(config: Table, path: Path) -> t.Any:
-    """Return the value at a path of keys, None where there is none."""
+    """Return the value at a path of keys, None if there is none."""
     value, _depth = find(config, path)
     return value[0] if value else None
 

@@ -241,7 +241,7 @@ def check_options(options: RuntimeOptions, config_path: t.Optional[str]) -> None
 
 
 def parse_version(text: str, program: str) -> Version:
-    """Return the version that a program tells of itself."""
+    """Return the version that a program reports."""
     match = re.search(r"\bv?(\d{1,9})\.(\d{1,9})\.(\d{1,9})", text)
     if match is None:
         cause = cut(text.strip()) or "no output"
@@ -255,7 +255,7 @@ def version_text(version: Version) -> str:
 
 
 def has_cdi(kind: RuntimeKind, version: Version, options: RuntimeOptions) -> bool:
-    """Return whether a runtime knows CDI; refuse one that does not where it is needed."""
+    """Return whether a runtime supports CDI; refuse one that does not if the mode needs it."""
     if version >= kind.minimum:
         return True
     if options.mode == CDI:
@@ -271,7 +271,7 @@ TYPES = {int: "a whole number", list: "a list"}
 def check_types(
     kind: RuntimeKind, config: t.Mapping[str, t.Any], place: t.Callable[[Path], str]
 ) -> None:
-    """Refuse a file with values that the runtime could not take; ``place`` tells where in it a key is."""
+    """Refuse a file with values that the runtime does not accept; ``place`` returns where in it a key is."""
     for path, expected in kind.keys.types:
         values, _depth = find(config, path)
         if values and (not isinstance(values[0], expected) or isinstance(values[0], bool)):
@@ -283,7 +283,7 @@ def check_types(
 
 
 def describe(changes: t.Iterable[Change]) -> str:
-    """Return changes in words."""
+    """Return changes as text."""
     texts = []
     for path, value in changes:
         text = str(value).lower() if isinstance(value, bool) else value
@@ -311,7 +311,7 @@ def docker(
 
 
 def docker_info(info: t.Any) -> t.Optional[t.Dict[str, t.Any]]:
-    """Return what dockerd's answer to /info says of its configuration, None where it is no such answer.
+    """Return what dockerd's answer to /info says of its configuration, None if it is no such answer.
 
     ``CDISpecDirs`` is empty while CDI is off, and only there from the release on that has CDI.
     """

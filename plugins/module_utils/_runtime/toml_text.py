@@ -59,7 +59,7 @@ def value_text(value: t.Any) -> str:
 
 
 def no_table(path: Path, key: str) -> NodeError:
-    """Return the error where a table is needed and something else is there."""
+    """Return the error if a table is needed and something else is there."""
     return NodeError(f"{'.'.join(path)} is not a table", cause=f"{key} must be set in it", hint=FIX)
 
 
@@ -301,7 +301,7 @@ def _empty(document: Document, lines: t.Mapping[Path, int]) -> t.List[Heading]:
 
 
 def _inline_without(document: Document, entry: Entry, path: Path, depth: int) -> str:
-    """Return an inline table without a key; empty where nothing of it is left to stay."""
+    """Return an inline table without a key; empty if nothing of it is left to stay."""
     path, depth = path[len(entry.path) :], depth - len(entry.path)
     data = toml_data.value(document.text, entry.value).data
     if lookup(data, path) is None:

@@ -66,7 +66,7 @@ class Planner(abc.ABC, t.Generic[S, D]):
 
     @abc.abstractmethod
     def choose(self) -> t.Optional[Targets]:
-        """Return the version of each package, None where one is not offered yet.
+        """Return the version of each package, None if one is not offered yet.
 
         Raises:
             NodeError: if the desired version is not offered.
@@ -78,10 +78,10 @@ class Planner(abc.ABC, t.Generic[S, D]):
 
     @abc.abstractmethod
     def unknown(self) -> Way:
-        """Return it where the versions are only known once the lists are fetched."""
+        """Return the way if versions are only known once the lists are fetched."""
 
     def parts(self, removed: t.List[str]) -> t.List[str]:
-        """Return in words what a removal does, with that of packages and files."""
+        """Return the texts of what a removal does, including those of packages and files."""
         return removed
 
     def present(self, named: t.Sequence[Step] = ()) -> Plan:

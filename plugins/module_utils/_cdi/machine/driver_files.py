@@ -49,7 +49,7 @@ class DriverFiles:
         return frozenset(nodes)
 
     def drm(self, address: str) -> Drm:
-        """Return what a GPU is drawn with; /sys is the node's own where the root has none."""
+        """Return the DRM nodes of a GPU; /sys is the node's own if the root has none."""
         folder = f"{PCI_FOLDER}/{address.lower()}/drm"
         names = self._host.listdir(self.root + folder) or self._host.listdir(folder)
         nodes = [f"{DRI_FOLDER}/{name}" for name in names if name.startswith(("card", "render"))]

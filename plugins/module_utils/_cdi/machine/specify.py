@@ -98,7 +98,7 @@ def specify(
 
 
 def lost_files(host: Host, before: t.Optional[str], desired: str) -> t.Optional[NodeError]:
-    """Return the refusal where a specification would lose files that installed packages have, None where it does not.
+    """Return the refusal of a specification that loses files which installed packages have, None if it loses none.
 
     A package manager is asked only where a file is gone.
     """
@@ -128,7 +128,7 @@ def lost_files(host: Host, before: t.Optional[str], desired: str) -> t.Optional[
 def lost_nodes(
     host: Host, before: t.Optional[str], desired: str, root: str
 ) -> t.Optional[NodeError]:
-    """Return the refusal where a specification would lose device nodes that all GPUs share, None where it does not."""
+    """Return the refusal of a specification that loses device nodes which all GPUs share, None if it loses none."""
     if not desired:
         return None
     nodes = _shared_nodes(before) - _shared_nodes(desired)
@@ -175,7 +175,7 @@ def _owners_by_rpm(host: Host, paths: t.Sequence[str]) -> t.Dict[str, str]:
 def _hook(
     machine: DriverFiles, options: Options, version: str
 ) -> t.Tuple[t.Tuple[str, Calls], t.List[str]]:
-    """Return the hook program, if there is one to use, with what it is to do besides, and what to say of it."""
+    """Return the hook program, if there is one to use, with its further calls, and warnings."""
     path, text = machine.program(*HOOK_PROGRAMS) or ("", "")
     if not path or options.hooks != "auto":
         return ("", ()), []

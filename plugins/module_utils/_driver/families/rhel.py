@@ -56,7 +56,7 @@ ROLLING = {"open": "open-dkms", "proprietary": "latest-dkms", PRECOMPILED: "late
 
 
 def is_precompiled(package: str) -> bool:
-    """Return whether a package has such modules."""
+    """Return whether a package has precompiled kernel modules."""
     return bool(re.fullmatch(PATTERN, package))
 
 
@@ -67,7 +67,7 @@ def version_of(package: str) -> Version:
 
 
 def of_kernel(names: t.Iterable[str], kernel: str, kind: str) -> t.Dict[Version, str]:
-    """Return those of the packages that are for a kernel, by their version, newest first."""
+    """Return the packages of precompiled modules for a kernel, by their version, newest first."""
     base, _plus, variant = kernel.partition("+")
     short = base.rpartition(".")[0].rpartition(".")[0]
     start = f"kmod-{variant}-nvidia-" if variant else "kmod-nvidia-"
@@ -96,7 +96,7 @@ def precompiled(offered: Offer, requirements: Requirements, kind: str) -> t.Tupl
 
 
 def instead(names: Names, asked: str) -> str:
-    """Return what else there is to do where modules from DKMS are refused."""
+    """Return the advice to use modules that are signed already, where those of DKMS are refused."""
     if asked == "never" or not names.modules.precompiled:
         return ""
     package = next(filter(is_precompiled, names.modules.by_type.values()), "")
@@ -114,7 +114,7 @@ def _kernels(names: t.Iterable[str]) -> t.List[str]:
 def with_stream(
     policies: t.Mapping[str, Policy], streams: Streams, stream: str, machine: str
 ) -> t.Dict[str, Policy]:
-    """Return what the sources have once a stream is enabled: of what any stream has, only its packages."""
+    """Return the policies once a stream is enabled: packages of any stream are those of this stream only."""
     modular = {name for rows in streams.offered.values() for name, _machine, _version in rows}
     modular_versions: t.Dict[str, t.Set[str]] = {}
     for name, architecture, version in streams.offered.get(stream, ()):
@@ -125,9 +125,9 @@ def with_stream(
 
 
 def wanted_stream(state: DriverState, desired: Desired) -> t.Tuple[Version, str]:
-    """Return the version or branch that a stream must have, empty where all will do, and the type of modules.
+    """Return the version or branch that a stream must have, empty if all will do, and the type of modules.
 
-    The type is empty where the modules are in no stream.
+    The type is empty if the modules are in no stream.
     """
     kind = state.wanted_type(desired.kernel.module_type)
     package = state.software.names.modules.by_type.get(kind, "")
@@ -155,7 +155,7 @@ def _fitting(streams: Streams, version: Version, kind: str) -> t.List[str]:
 
 
 def choose_stream(streams: Streams, version: Version, kind: str) -> str:
-    """Return the stream to enable, empty where the one that is enabled fits or none does."""
+    """Return the stream to enable, empty if the one that is enabled fits or none does."""
     fitting = _fitting(streams, version, kind)
     if streams.enabled in fitting:
         return ""
@@ -167,7 +167,7 @@ def choose_stream(streams: Streams, version: Version, kind: str) -> str:
 
 
 def stream_steps(streams: Streams, version: Version, kind: str) -> t.List[Step]:
-    """Return the step that enables a stream, none where the enabled one fits or none is offered.
+    """Return the step that enables a stream, none if the enabled one fits or none is offered.
 
     Raises:
         InputError: if streams are offered and none of them fits; it names them.
@@ -188,7 +188,7 @@ def stream_steps(streams: Streams, version: Version, kind: str) -> t.List[Step]:
 
 
 def headers(kernel: str) -> t.Tuple[str, str]:
-    """Return the package of a kernel's headers, whose variants have others, and what ties both, where DKMS needs it."""
+    """Return the package of a kernel's headers, and the one that ties them to their kernel, if there is one."""
     variant = re.search(r"\+(64k|rt)$", kernel)
     if variant:
         return f"kernel-{variant[1]}-devel-{kernel[: variant.start()]}", ""
@@ -317,7 +317,7 @@ class Rhel(Family):
     def refuse_unsigned(
         self, key: SigningKey, state: DriverState, desired: Desired, package: str
     ) -> None:
-        """Refuse kernel modules of NVIDIA's key by that, and name those that are signed already beside DKMS's."""
+        """Refuse modules that are signed with a key which is not enrolled, and name those that are signed already."""
         if is_precompiled(package):
             raise NodeError(
                 key.enforcement.reason,
@@ -333,7 +333,7 @@ class Rhel(Family):
 
 
 def is_foreign(package: str, version: str) -> bool:
-    """Return whether kernel modules are of another packager than NVIDIA and Red Hat, by their package.
+    """Return whether a package with kernel modules is of another packager than NVIDIA and Red Hat.
 
     akmods names packages by the kernel, where precompiled ones have the driver's version.
     """

@@ -69,7 +69,7 @@ def _common(policies: t.Mapping[str, Policy], *names: str) -> t.FrozenSet[Versio
 
 
 def built_for(version: str) -> str:
-    """Return the kernel that a build is made for, without its flavour; empty where the version does not say."""
+    """Return the kernel that a build is made for, without its flavour; empty if the version does not say."""
     match = BUILT_FOR.search(version)
     return match[1].replace("_", "-") if match else ""
 
@@ -86,7 +86,7 @@ def _builds(state: DriverState, package: str, driver: t.Optional[str]) -> t.List
 
 
 def build(state: DriverState, package: str, driver: str) -> t.Optional[str]:
-    """Return the build of a version of the driver for the running kernel, None where there is none.
+    """Return the build of a version of the driver for the running kernel, None if there is none.
 
     What is installed stays where it has modules for that, and where an update has brought it for a newer kernel while
     the driver of before is loaded.
@@ -100,7 +100,7 @@ def build(state: DriverState, package: str, driver: str) -> t.Optional[str]:
 
 
 def helping(state: DriverState, package: str, driver: t.Optional[str], kernel: str) -> str:
-    """Return the build of a version of the driver that a kernel without modules would get, empty without one."""
+    """Return the build of a driver's version that a kernel without modules needs, empty if there is none."""
     have = state.software.installed(package) or ""
     newer = (
         version
@@ -111,7 +111,7 @@ def helping(state: DriverState, package: str, driver: t.Optional[str], kernel: s
 
 
 def _bare(state: DriverState, package: str, version: t.Optional[str]) -> bool:
-    """Return whether a build is installed and the running kernel cannot use it."""
+    """Return whether a build is installed that the running kernel can't use."""
     if version is None or version != state.software.installed(package):
         return False
     return bool(built_for(version)) and state.machine.kernel in state.loaded.modules.bare
@@ -123,13 +123,13 @@ def _kernels_with_modules(state: DriverState) -> t.List[str]:
 
 
 def generation(package: str) -> str:
-    """Return the generation in the name of a part of SUSE's driver, as G06, empty where it has none."""
+    """Return the generation in the name of a part of SUSE's driver, as G06, empty if it has none."""
     match = GENERATION.match(package)
     return match[1] if match else ""
 
 
 def usable(state: DriverState, package: str, drivers: t.Sequence[Version]) -> t.Sequence[Version]:
-    """Return those of the driver's versions that the running kernel has a build of, all where there is none."""
+    """Return the driver's versions that the running kernel has a build of, all if there is none."""
     return [driver for driver in drivers if build(state, package, driver)] or drivers
 
 
@@ -144,7 +144,7 @@ def _excludes(state: DriverState, choice: Choice, package: str) -> bool:
 
 
 def useless(state: DriverState, package: str, version: t.Optional[str]) -> bool:
-    """Return whether what is installed cannot be loaded, by the running kernel or after a boot into a newer one."""
+    """Return whether installed modules can't be loaded, by the running kernel or after a boot into a newer one."""
     bare = state.loaded.driver is None and _bare(state, package, version)
     return bare and not _kernels_with_modules(state)
 
@@ -277,7 +277,7 @@ class Suse(Family):
         return result
 
     def displaced(self, state: DriverState, desired: Desired, choice: Choice) -> t.List[str]:
-        """Return the other builds of the kernel modules; those of somebody's whole driver go by adopt alone."""
+        """Return other builds of the kernel modules; those of a whole driver of others go only with adopt."""
         software, ours = state.software, state.history.record.packages
         there = filter(software.installed, software.packages)
         foreign = [name for name in there if name not in ours]

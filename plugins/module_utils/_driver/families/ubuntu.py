@@ -153,14 +153,14 @@ def _repository_names(offered: Offer, requirements: Requirements) -> Names:
 
 
 def built_for(needs: t.Iterable[str], anchor: str) -> Version:
-    """Return the version of the driver by what a package needs of the anchor, empty where it does not say."""
+    """Return the driver's version that a package needs of the anchor, empty if it does not name one."""
     pattern = re.compile(re.escape(anchor) + r" \(>= (\S+)\)")
     versions = [match[1] for match in map(pattern.fullmatch, needs) if match]
     return Version.of(f"{versions[0]}-") if versions else NO_VERSION
 
 
 def builds(state: DriverState, package: str) -> t.Dict[str, Version]:
-    """Return the driver's version of each version of a package, newest first, empty where it is not known."""
+    """Return the driver's version of each version of a package, newest first, empty if it is not known."""
     needs, anchor = state.software.relations.get(package, {}), state.software.names.modules.anchor
     return {
         version: built_for(needs.get(version, ()), anchor)
@@ -169,7 +169,7 @@ def builds(state: DriverState, package: str) -> t.Dict[str, Version]:
 
 
 def build(state: DriverState, package: str, version: str) -> t.Optional[str]:
-    """Return the package's version to have for a version of the driver: what is there, else apt's choice."""
+    """Return the version of a package for a version of the driver: the installed one, else apt's candidate."""
     if package in state.history.refused:
         return None
     drivers = builds(state, package).items()
@@ -179,14 +179,14 @@ def build(state: DriverState, package: str, version: str) -> t.Optional[str]:
 
 
 def of_kernel(state: DriverState, kind: str, kernel: str) -> str:
-    """Return the package that has the modules of a kernel, empty where there are none of the kind."""
+    """Return the package that has the modules of a kernel, empty if there are none of the kind."""
     name = state.software.names.modules.prebuilt.get(kind, "")
     running = state.machine.kernel
     return name[: -len(running)] + kernel if name.endswith(running) else ""
 
 
 def waiting(state: DriverState, kind: str) -> t.Tuple[Version, str]:
-    """Return the driver's version that is installed and the newest kernel whose modules of it wait for the boot."""
+    """Return the installed driver's version, and the newest kernel that has its modules and waits for a boot."""
     version = state.software.driver(state.software.names.modules.anchor)
     for kernel in state.newer:
         package = of_kernel(state, kind, kernel)
@@ -196,7 +196,7 @@ def waiting(state: DriverState, kind: str) -> t.Tuple[Version, str]:
 
 
 def targets(state: DriverState, kind: str, version: str, *, follow: bool) -> t.Dict[str, str]:
-    """Return the packages for a version, each with its own: of the running kernel, newer ones, and the one before.
+    """Return the packages for a version: of the running kernel, of newer ones, and of the one before.
 
     ``follow`` adds the tracking package, with which the modules of a new kernel come by themselves.
     """
@@ -242,7 +242,7 @@ def tracking(state: DriverState, kind: str) -> t.List[str]:
 
 
 def _choose(state: DriverState, desired: Desired, kind: str, kernel: str) -> t.Optional[Choice]:
-    """Choose with prebuilt modules of the running kernel, None where they are built for none of the versions."""
+    """Choose with prebuilt modules of the running kernel, None if they are built for none of the versions."""
     known = state.software.names
     names = package_names(state, desired, kind, kernel)
     there, boot = waiting(state, kind)
@@ -298,7 +298,7 @@ class Ubuntu(Family):
     )
 
     def names(self, offered: Offer, requirements: Requirements) -> Names:
-        """Return the packages of the branch to have: asked for, else installed, else the newest that runs the GPUs."""
+        """Return the packages of a branch: the desired one, else the installed, else the newest that runs the GPUs."""
         return (_repository_names if requirements.repository else _server_names)(
             offered, requirements
         )
@@ -314,7 +314,7 @@ class Ubuntu(Family):
         return tuple(sorted({*filter(SERVER.fullmatch, names), *filter(BRANCH.fullmatch, names)}))
 
     def ending(self, installed: t.Iterable[str], record: Record, desired: Desired) -> str:
-        """Return -server, or nothing where a desktop's packages were taken over."""
+        """Return -server, or nothing if a desktop's packages were taken over."""
         if any(mark(component).endswith("-server") for component in desired.components):
             return "-server"
         fresh = [name for name in installed if name not in record.packages] if desired.adopt else []
@@ -358,7 +358,7 @@ class Ubuntu(Family):
             raise
 
     def unusable(self, state: DriverState, steps: t.Iterable[Step], refusal: str) -> t.List[str]:
-        """Return the prebuilt modules among what is to be installed that a refusal names, all where it names none."""
+        """Return the prebuilt modules to be installed that a refusal names, or all of them if it names none."""
         start = tuple(
             {of_kernel(state, kind, "") for kind in state.software.names.modules.prebuilt} - {""}
         )
@@ -381,7 +381,7 @@ class Ubuntu(Family):
     def objects(
         self, state: DriverState, drop: t.Iterable[str], taken: t.Collection[str]
     ) -> t.List[str]:
-        """Return what modules that go were linked from, as far as it is ours: apt keeps what has a kernel's name."""
+        """Return our packages that modules which go were linked from; apt keeps packages with a kernel's name."""
         names = [name.replace("linux-modules-", "linux-objects-", 1) for name in drop]
         ours = {*filter(state.software.installed, (*state.history.record.packages, *taken))}
         return [name for name in names if name.startswith(OBJECTS) and name in ours]

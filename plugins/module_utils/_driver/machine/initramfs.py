@@ -32,7 +32,7 @@ def images(host: Host, kernels: t.Sequence[str]) -> t.Dict[str, float]:
 
 
 def mark(kernel: str, made: float) -> str:
-    """Return what tells an initramfs that needs no rebuild from a later one of its kernel."""
+    """Return what identifies this version of a kernel's initramfs."""
     return f"{kernel} {made:.3f}"
 
 
@@ -53,7 +53,7 @@ def looked_into(host: Host, modules: Modules, *, changes: bool) -> Modules:
 
 
 def _carries(host: Host, kernel: str) -> bool:
-    """Return whether an initramfs has our file, the driver or nouveau; so it has where it can't be listed."""
+    """Return whether an initramfs has our file, the driver or nouveau. True if it can't be listed."""
     lister = next((program for program in LISTERS if host.which(program) is not None), None)
     if lister is None:
         return True
@@ -89,7 +89,7 @@ def write(
 
 
 def _rebuild(host: Host, kernel: str) -> None:
-    """Make an initramfs anew; where that fails, the one before stays."""
+    """Rebuild an initramfs; if that fails, the one before stays."""
     if host.which("update-initramfs") is not None:
         host.run(["update-initramfs", "-u", "-k", kernel])
         return

@@ -132,7 +132,7 @@ def _loaded(host: Host, options: Options) -> t.Dict[str, str]:
 
 
 def _itself(host: Host, options: Options, loaded: t.Iterable[str]) -> t.Dict[str, str]:
-    """Return what modules say themselves of options that are not known here: those that are loaded, or on the disk."""
+    """Return the options unknown here that modules declare themselves, with the version of a module on the disk."""
     unknown = {name for name, _value in options if name not in TABLE}
     values = dict.fromkeys(unknown.intersection(loaded), "")
     for module in sorted({name.partition(".")[0] for name in unknown.difference(values)}):
@@ -153,7 +153,7 @@ def module_files(host: Host) -> t.List[str]:
 
 @contextlib.contextmanager
 def building(host: Host, *, complete: bool = False) -> t.Iterator[None]:
-    """Name a build that DKMS fails at inside, with the end of its log.
+    """Raise the error of a build that DKMS fails at inside, with the end of its log.
 
     With ``complete``, a failed build for the running kernel is an error though the package manager
     is content: rpm takes no notice of it.
@@ -237,7 +237,7 @@ def _secure_boot(host: Host) -> bool:
 
 
 def signing_key(host: Host) -> t.Optional[SigningKey]:
-    """Return the key and whether the firmware knows it, None where the kernel takes modules of any key."""
+    """Return the key and whether the firmware knows it, None if the kernel takes modules of any key."""
     enforced = enforcement(host)
     if enforced is None:
         return None

@@ -50,7 +50,7 @@ PREBUILT = (
 
 
 def differing(host: Host) -> t.Tuple[Differing, ...]:
-    """Return the device nodes that have another mode or owner than the loaded driver says: its options, and MIG's."""
+    """Return the device nodes whose mode or owner is not what the loaded driver's options or MIG's files give."""
     usual = meant(host.read(PARAMS) or "")
     paths = [f"/dev/{name}" for name in host.listdir("/dev")]
     expected = [(path, usual) for path in paths if OF_OPTIONS.fullmatch(path)]
@@ -86,7 +86,7 @@ class Loading(Part):
         return service, properties(self._node.host, FABRIC_SERVICE, *names) if nvswitch else {}
 
     def configure(self, params: Params) -> None:
-        """Write or remove our modprobe file, and rebuild what has it."""
+        """Write or remove our modprobe file, and rebuild each initramfs that has it."""
         text, spared = params["text"], params.get("spared", ())
         self._node.added.remember(
             modprobe=True,
@@ -163,7 +163,7 @@ class Loading(Part):
                 self._node.host.run(["systemctl", "disable", "--now", unit])
 
     def nodes(self, *, loaded: bool) -> DeviceNodes:
-        """Return the device nodes that are missing where the driver is loaded, and whether they come at each boot."""
+        """Return the device nodes that are missing or differ, and whether they are made at each boot."""
         host = self._node.host
         at_boot = host.readlink(LINK) is not None
         at_boot = at_boot and all(host.read(path) == text for path, text in FILES.items())
@@ -180,7 +180,7 @@ class Loading(Part):
         self._make_missing()
 
     def _make_missing(self) -> None:
-        """Load nvidia-uvm and make what is missing, where the driver is loaded; NodeError with what that says."""
+        """Load nvidia-uvm and make the device nodes that are missing, if the driver is loaded."""
         if loaded_driver(self._node.host) is None:
             return
         try:

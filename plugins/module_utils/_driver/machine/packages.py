@@ -84,7 +84,7 @@ class PackageFacts(Part):
         return self._components(state, desired) if asks else state
 
     def _components(self, state: DriverState, desired: Desired) -> DriverState:
-        """Add what depends on the driver's version, and what components have left that are no longer desired."""
+        """Add the names that depend on the driver's version, and packages of components that are no longer desired."""
         names, record = state.software.names, state.history.record
         if "dcgm" in desired.components:
             base, software = names.user_space[0], state.software
@@ -279,7 +279,7 @@ class Packages(Part):
     def _earlier(
         self, packages: t.Mapping[str, Package], moved: t.Set[str]
     ) -> t.Dict[str, t.FrozenSet[str]]:
-        """Return what the record gets to know of others' packages, as they are before a transaction.
+        """Return the record's fields about packages of others, as they are before a transaction.
 
         The first one finds which these are, and each that moves one for the first time its version.
         """
@@ -303,7 +303,7 @@ class Packages(Part):
     def _simulate(
         self, change: Change, packages: t.Mapping[str, Package], taken: t.Collection[str]
     ) -> Simulation:
-        """Return what would be done; refuse when others' packages would go, unless taken over, or lose their hold."""
+        """Return what would change; refuse if packages of others would go or lose their hold."""
         manager, record = self._node.manager, self._node.added.record
         try:
             simulation = manager.simulate(change)
@@ -489,7 +489,7 @@ def way_back(node: Node, packages: t.Mapping[str, str], ours: t.Sequence[str]) -
 
 
 def _without_advice(error: t.Optional[NodeError]) -> str:
-    """Return an error without its advice, which is not that of the whole."""
+    """Return the text of an error without its hint, which does not apply to the whole."""
     return str(NodeError(error.message, cause=error.cause)) if error else "no error was reported"
 
 

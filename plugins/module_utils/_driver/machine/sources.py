@@ -44,10 +44,18 @@ UNREACHED = (
 class Node:
     """The machine, its family, what was added to it, and what this run has met with.
 
-    ``advice`` is what helps where packages of others would have to go; ``refreshed`` says that this run has fetched
-    the package lists, ``previewed`` that it tries sources aside, ``refresh_note`` what went wrong with the lists,
-    ``reload_note`` why it could not exchange the loaded modules, ``undone`` what it has taken back, ``stream_back``
-    puts back the module stream that was enabled before.
+    Attributes:
+        host: The machine.
+        family: Its family of distributions.
+        manager: Its package manager.
+        added: The record of additions.
+        advice: What helps if packages of others would have to go.
+        refreshed: Whether this run has fetched the package lists.
+        previewed: Whether this run tries sources aside.
+        refresh_note: What went wrong with the package lists.
+        reload_note: Why this run could not exchange the loaded modules.
+        undone: What this run has taken back.
+        stream_back: Restores the module stream that was enabled before.
     """
 
     host: Host
@@ -109,7 +117,7 @@ class Part:
 
 
 def known_repository(node: Node, repository: t.Optional[Repository]) -> Known:
-    """Return our files; where a repository is wanted, also the key's text and the keys that rpm believes."""
+    """Return our files; if a repository is desired, also its key's text and the keys that rpm trusts."""
     known = Known(existing(node.host, PLACE.paths))
     if repository is not None:
         key = node.host.read(repository.key_path) if repository.key_path else None
@@ -148,7 +156,7 @@ class WrittenSources(Part):
         self._before = node.added.record
 
     def take_back(self) -> bool:
-        """Remove what this run has written unless packages have come of it, and return whether there was anything."""
+        """Remove sources that this run has written unless packages came of them; return whether there were any."""
         added, before = self._node.added, self._before
         record = added.record
         if record.packages != before.packages:
@@ -170,7 +178,7 @@ class Runfile(Part):
     """The driver from a .run file."""
 
     def observe(self, runfile: t.Optional[File]) -> Installed:
-        """Return what the installer has left, and what the next one, from a file, would lack."""
+        """Return what the installer has left, and what a run from a file would lack."""
         host = self._node.host
         if runfile is None:
             return Installed(self._version())

@@ -106,7 +106,7 @@ class ModuleStreams(Part):
         self._switch(params["stream"])
 
     def _back(self, record: Record, before: str, *, disabled: bool) -> None:
-        """Put back the stream of before, with which the packages of before can be had, and what was recorded."""
+        """Restore the stream of before, whose packages are to be put back, and what was recorded."""
         self._switch(before, disable=disabled)
         self._node.added.remember(
             stream=record.stream,

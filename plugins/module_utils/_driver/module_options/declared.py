@@ -59,7 +59,7 @@ def judge(
 ) -> t.Tuple[str, ...]:
     """Return the warnings about options.
 
-    ``version`` may be a branch, and empty where that is not known yet. ``kind`` is the type of the kernel modules,
+    ``version`` may be a branch, and empty if that is not known yet. ``kind`` is the type of the kernel modules,
     ``itself`` names options that a module on the node says that it has, with its version.
 
     Raises:
@@ -106,7 +106,7 @@ def in_words(ranges: str) -> str:
 
 
 def called(name: str) -> str:
-    """Return an option's name as users write it: those of nvidia itself stand without the module."""
+    """Return an option's name as users write it; options of nvidia itself need no module."""
     return name[len("nvidia.") :] if name.startswith("nvidia.") else name
 
 

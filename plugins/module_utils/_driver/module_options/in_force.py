@@ -64,7 +64,7 @@ def parse_own(text: str) -> t.Dict[str, str]:
 def changed(
     options: Options, written: t.Mapping[str, str], before: t.Mapping[str, str]
 ) -> t.Dict[str, str]:
-    """Return the options that are otherwise than when the modules were loaded, with their values then.
+    """Return the options that have changed since the modules were loaded, with their values then.
 
     ``written`` is what our file has had, ``before`` what had changed already when that was written.
     """

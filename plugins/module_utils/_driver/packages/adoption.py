@@ -1,7 +1,7 @@
 # Copyright (c) 2026, the gpu.node authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""The driver that somebody else has installed: what is taken over, its counterparts in the wanted one, the way back."""
+"""The driver that somebody else has installed: what is adopted, its counterparts in the desired one, the way back."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ OPEN = "-open"
 
 
 def advice(traits: Traits, adopt: bool, source: str) -> str:
-    """Return the part of a hint that names the option for taking packages over, or what helps where it did not."""
+    """Return the part of a hint that says how packages are adopted, or what helps if that did not."""
     if adopt and source == "distribution":
         return "let it come from the repository that it is of by source: repository, "
     fits = traits.apt and not adopt
@@ -46,7 +46,7 @@ def steps(state: DriverState, install: t.Sequence[Step]) -> t.List[Step]:
 
 
 def counterparts(state: DriverState, known: t.Collection[str], kind: str) -> t.List[str]:
-    """Return what stands in the wanted branch and type for each package that is ``known``, kernel modules aside.
+    """Return the packages of the desired branch and type that replace those ``known``, without kernel modules.
 
     What its owner has removed since does not come back.
     """
@@ -72,7 +72,7 @@ def counterparts(state: DriverState, known: t.Collection[str], kind: str) -> t.L
 
 
 def exchanged(state: DriverState) -> t.Dict[str, str]:
-    """Return the earlier versions of what is others' and that we have changed or removed since."""
+    """Return the former versions of packages of others that we have changed or removed since."""
     record = state.history.record
     return {
         name: version
@@ -94,7 +94,7 @@ def modules_given_up(state: DriverState) -> str:
 
 
 def why_left(state: DriverState) -> str:
-    """Return why the driver that was there cannot be put back, empty where it can, or never went."""
+    """Return why the driver that was there can't be put back, empty if it can or never went."""
     if state.history.record.replaced:
         return f"the driver {state.history.record.replaced} was from NVIDIA's installer"
     if state.software.back is None:
@@ -104,7 +104,7 @@ def why_left(state: DriverState) -> str:
 
 
 def in_words(state: DriverState, removal: str) -> str:
-    """Return what the removal comes to, in words."""
+    """Return the summary of a removal."""
     why = why_left(state)
     if why:
         return f"leave the driver as it is, since {why}; forget the record of additions"

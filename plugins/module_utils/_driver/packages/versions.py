@@ -26,10 +26,18 @@ ELSEWHERE = {
 
 
 class Choice(t.NamedTuple):
-    """The packages of the wanted driver, each with its version, None where that is not known yet.
+    """The packages of the desired driver, each with its version, None if that is not known yet.
 
-    ``kernel`` is the package with the modules of the running kernel, ``asked`` the version that was asked for, ``boot``
-    the kernel that has the modules where the running one has none, ``exactly`` what they need in one version only.
+    Attributes:
+        kind: The type of the kernel modules.
+        version: The driver's version.
+        targets: The version of each package.
+        unknown: The packages that no source has yet.
+        names: The packages of the driver.
+        kernel: The package with the modules of the running kernel.
+        asked: The version that was asked for.
+        boot: The kernel that has the modules if the running one has none.
+        exactly: Packages that the modules need in one version only.
     """
 
     kind: str
@@ -77,7 +85,7 @@ Draft = t.Tuple[t.Tuple[Step, ...], t.Optional[Choice]]
 def package_names(
     state: DriverState, desired: Desired, kind: str, kernel: str
 ) -> t.Tuple[str, ...]:
-    """Return the packages of the wanted driver; ``kernel`` is the one with the kernel modules."""
+    """Return the packages of the desired driver; ``kernel`` is the one with the kernel modules."""
     known = state.software.names
     names = {*components.chosen(known, desired.components), kernel, known.modules.anchor}
     names.update(known.modules.beside if kernel == known.modules.by_type[kind] else ())
@@ -97,7 +105,7 @@ def built(
     kind: str,
     usable: t.Callable[[t.Sequence[Version]], t.Sequence[Version]] = tuple,
 ) -> Choice:
-    """Choose with kernel modules in the driver's version; ``usable`` returns those of the versions that will do."""
+    """Choose kernel modules in the driver's version; ``usable`` returns the versions that fit the running kernel."""
     kernel = state.software.names.modules.by_type[kind]
     names = package_names(state, desired, kind, kernel)
     unknown = not_offered(state, names)
@@ -126,7 +134,7 @@ def awaited(
 def common(
     state: DriverState, desired: Desired, names: t.Sequence[str], anchor: str
 ) -> t.Tuple[t.List[str], t.List[Version]]:
-    """Return those of the packages that go at one version, and these versions, the best first.
+    """Return the packages that share one version of the driver, and the versions to have, the best first.
 
     The ``anchor`` is the package that has the driver's version.
     """
@@ -150,7 +158,7 @@ def assigned(
     matched: t.Collection[str],
     version: Version,
 ) -> t.Dict[str, str]:
-    """Return the package's versions that belong to a version of the driver, with others' parts of it."""
+    """Return the version of each package for a version of the driver, with packages of others that must follow."""
     chosen = {
         name: _full(state, desired.version, name, version, matched=name in matched)
         for name in names
@@ -169,7 +177,7 @@ def assigned(
 
 
 def siblings(state: DriverState, chosen: t.Collection[str]) -> t.List[str]:
-    """Return what else somebody has installed of the driver's sources, and must stay at its version.
+    """Return other installed packages of the driver's source packages, which must have the driver's version.
 
     Only Ubuntu's branches have sources of their own.
     """
@@ -187,7 +195,7 @@ def siblings(state: DriverState, chosen: t.Collection[str]) -> t.List[str]:
 def _common(
     state: DriverState, desired: Desired, kernel: str, matched: t.Sequence[str]
 ) -> t.List[Version]:
-    """Return the upstream versions to have, the best first: the installed one if it will do, then the newest."""
+    """Return the driver's versions that packages share, best first: the installed one if it fits, then the newest."""
     version = desired.version
     offered = {name: state.software.drivers(name) for name in matched}
     shared = set(offered[kernel]).intersection(*offered.values())
@@ -224,7 +232,7 @@ def _common(
 
 
 def unknown_version(desired: Desired, expected: str) -> InputError:
-    """Return the error for a version that no source of the wanted kind has, with where there is more."""
+    """Return the error for a version that no source has, with where there are more."""
     error = UnknownVersion.of("version", desired.version, expected)
     error.hint = ELSEWHERE.get(desired.source.name, "")
     return error
@@ -254,6 +262,6 @@ def _distance(package: Version, driver: Version) -> int:
 
 
 def otherwise(missing: str) -> str:
-    """Return the advice to install what a kernel lacks, or to do without the kernel."""
+    """Return the next step for a kernel that lacks a package: to install it, or to remove the kernel."""
     advice = f"install {missing}" if missing else "install its modules"
     return f". Next step: {advice}, or remove that kernel"

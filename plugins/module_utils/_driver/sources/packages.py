@@ -30,7 +30,7 @@ REFRESH = Step("refresh", "refresh the package lists")
 
 
 def plan(family: Family, state: DriverState, desired: Desired, check_mode: bool) -> Draft:
-    """Plan in the order of the steps: what is known of packages, repair, the transaction, holds."""
+    """Return the plan in the order of its steps: sources, repair, the transaction, holds."""
     kind = state.wanted_type(desired.kernel.module_type)
     named = _repository_steps(state, desired)
     if named and not check_mode:
@@ -102,7 +102,7 @@ def newer_headers(state: DriverState) -> t.List[str]:
 
 
 def _needs_repair(state: DriverState, choice: Choice, changes: t.Sequence[Step]) -> bool:
-    """Return whether packages must be brought in order first, as they are the driver's or keep apt from working.
+    """Return whether packages must be repaired first, as they are the driver's or keep apt from working.
 
     A package that is to have another version is not repaired but replaced: it may well be that its
     own version cannot be finished. Over what is others', apt carries a change out.
@@ -127,7 +127,7 @@ def _needs_repair(state: DriverState, choice: Choice, changes: t.Sequence[Step])
 
 
 def _driver_packages(state: DriverState, choice: Choice) -> t.Set[str]:
-    """Return the packages that must be in order, as the driver consists of them."""
+    """Return the packages that the driver consists of, which must be in order."""
     return {*choice.targets, *state.software.names.relevant, *state.history.record.packages}
 
 
@@ -138,7 +138,7 @@ def broken_others(state: DriverState, choice: Choice) -> t.Dict[str, Package]:
 
 
 def _repository_steps(state: DriverState, desired: Desired) -> t.List[Step]:
-    """Make the node know the repository that the user names, and what its packages need besides."""
+    """Return the steps that add the repository which the user names, and what its packages need besides."""
     known, of_family = state.software.repository, state.machine.traits.name
     # What the node's driver is from stays known as it is where nobody names another.
     stays = desired.source.name == "repository" and desired.source.repository is None
@@ -202,14 +202,14 @@ def _not_offered(state: DriverState, unknown: t.Sequence[str]) -> NodeError:
 
 
 def _missing_components(state: DriverState) -> t.Optional[t.List[Source]]:
-    """Return the components that the node's sources lack, None where it is unknown; only apt has components."""
+    """Return the components that the node's sources lack, None if it is unknown; only apt has components."""
     components = state.software.names.archive.components
     own = [source for source in state.software.sources if source.signed_by not in PLACE.apt_keys]
     return additions(own, state.machine.codename, components) if components else []
 
 
 def _enable_components(state: DriverState) -> t.List[Step]:
-    """Enable what the node's own sources lack, unless that was done."""
+    """Return the steps that enable the components which the node's own sources lack."""
     missing = _missing_components(state)
     if not missing or state.software.own_sources == render(missing):
         return []
@@ -316,7 +316,7 @@ def _install_steps(
 
 
 def would_remove(names: t.Sequence[str], advice: str) -> NodeError:
-    """Return the error where packages of somebody else would go."""
+    """Return the error for an installation that would remove packages of others."""
     return NodeError(
         f"the installation would remove {', '.join(names)}; nothing was changed",
         cause="there is no other way to the wanted versions, and this module has not added them",
@@ -325,7 +325,7 @@ def would_remove(names: t.Sequence[str], advice: str) -> NodeError:
 
 
 def keep_or(advice: str) -> str:
-    """Return the ways on where a driver of somebody else is in the way; ``advice`` is that of adoption."""
+    """Return the hint for a node whose driver is of others; ``advice`` is that of adoption."""
     return (
         f"keep the driver that is there with source: preinstalled, {advice}or ask for a version or components that "
         "leave these packages"
@@ -333,7 +333,7 @@ def keep_or(advice: str) -> str:
 
 
 def _check_headers(state: DriverState, desired: Desired, choice: Choice) -> None:
-    """Refuse what DKMS cannot build for the running kernel, where that is to be loaded."""
+    """Refuse modules that DKMS can't build for the running kernel, if they are to be loaded."""
     knows = state.machine.traits.apt or choice.names.headers.first
     # A kernel without any modules on the node is a container's, whose host has the headers: a warning says it.
     loads = desired.kernel.load and state.machine.gpus
@@ -354,10 +354,10 @@ def _check_headers(state: DriverState, desired: Desired, choice: Choice) -> None
 def _superseded(
     family: Family, state: DriverState, choice: Choice, name: str, taken: t.Collection[str]
 ) -> bool:
-    """Return whether a package has other kernel modules than those wanted, and must give way.
+    """Return whether a package has other kernel modules than the desired ones, and must go.
 
-    Modules of other kernels that are built for the wanted version are among the targets. Of what was taken over,
-    those of the wanted branch and type stay, whichever kernel they are for, and so they do beside those that DKMS
+    Modules of other kernels that are built for the desired version are among the targets. Of what was taken over,
+    those of the desired branch and type stay, whichever kernel they are for, and so they do beside those that DKMS
     builds, where a tracking package brings them and no exact version is asked for.
     """
     names = state.software.names
@@ -375,7 +375,7 @@ def _superseded(
 def _left_behind(
     family: Family, state: DriverState, choice: Choice, taken: t.Collection[str]
 ) -> t.List[str]:
-    """Return the parts of another branch, ours or taken over, that targets take the place of, and their kin.
+    """Return packages of another branch, ours or adopted, that the targets replace, and their siblings.
 
     apt removes by itself nothing that is on hold, so it is told to.
     """

@@ -32,7 +32,7 @@ class Loader:
         self._host = host
 
     def cmdline(self) -> t.Optional[Words]:
-        """Return what the next boot has, None where that can't be read."""
+        """Return what the next boot has, None if that can't be read."""
         raise NotImplementedError
 
     def keeps(self, added: Words) -> bool:
@@ -132,7 +132,7 @@ class SystemdBoot(Loader):
 
 
 def find(host: Host) -> t.Tuple[t.Optional[Loader], Words, str]:
-    """Return the boot loader with what the next boot has; None where it is not known, and then why."""
+    """Return the boot loader with what the next boot has; None if it is not known, and then why."""
     by_program = (("grubby", Grubby), ("pbl", Pbl), ("update-grub", Grub))
     booted_by = (host.read_bytes(LOADER_INFO) or b"").replace(b"\0", b"")  # it is UTF-16
     loader: t.Optional[Loader] = SystemdBoot(host)

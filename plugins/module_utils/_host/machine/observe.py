@@ -78,7 +78,7 @@ def guests(host: Host) -> t.Tuple[str, ...]:
 
 
 def _may_run_guests(host: Host) -> bool:
-    """Return whether it is worth a look at all files that processes have open: each guest uses KVM's module."""
+    """Return whether guests may run, each of which uses KVM's module: only then are open files of processes read."""
     users = [host.read(path) for path in KVM_USERS]
     return any(user is not None and user.strip() != "0" for user in users) or (
         users == [None, None] and host.exists("/dev/kvm")
@@ -102,7 +102,7 @@ def values(host: Host, asked: DesiredValues, record: Values) -> t.Dict[str, str]
 
 
 def facts(host: Host, asked: DesiredValues) -> Facts:
-    """Return what else decides about what is asked for."""
+    """Return the facts that decide about the desired values."""
     locked = lockdown(host)
     memory = re.search(r"^MemTotal:\s+(\d+) kB", host.read("/proc/meminfo") or "", re.M)
     tuned = (host.read(TUNED) or "").strip() if asked.governor else ""
@@ -117,7 +117,7 @@ def facts(host: Host, asked: DesiredValues) -> Facts:
 
 
 def program(host: Host, *args: str) -> str:
-    """Run what the unit runs at boot too, and return what it prints."""
+    """Run the program that the unit runs at boot, and return what it prints."""
     return host.run(["/bin/sh", "-c", PROGRAM, "host", *args]).out
 
 

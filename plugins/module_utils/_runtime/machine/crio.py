@@ -129,7 +129,7 @@ class Crio(Runtime):
         )
 
     def _low_levels(self) -> t.Sequence[str]:
-        """Return the runtimes of which NVIDIA's calls the first that is there."""
+        """Return the runtimes of which NVIDIA's calls the first that is installed."""
         text = self._host.read(TOOLKIT_CONFIG) or ""
         at = ("nvidia-container-runtime", "runtimes")
         value = lookup(toml.parse(text, TOOLKIT_CONFIG), at)
@@ -316,7 +316,7 @@ def section(config: t.Mapping[str, t.Any]) -> t.Dict[str, t.Any]:
 
 
 def like(shown: Section, handler: str) -> t.Tuple[str, Section]:
-    """Return name and entry of the runtime that a handler is like: the default one, if it is no virtual machine."""
+    """Return name and entry of the runtime that a handler copies: the default one, if it is no virtual machine."""
     for name in (shown.get("default_runtime"), *DEFAULT_RUNTIMES):
         entry = lookup(shown, ("runtimes", str(name)))
         if name != handler and isinstance(entry, t.Mapping) and is_oci(entry):
@@ -332,7 +332,7 @@ def is_oci(entry: Section) -> bool:
 def known(
     shown: Section, own: Section, options: RuntimeOptions, needed: t.Sequence[Change]
 ) -> Section:
-    """Return the section in effect, with the handler only as our file has it where that has to be written."""
+    """Return the section in effect; the handler is only what our file has, if it has to be written."""
     at = ("runtimes", options.handler)
     here = [(path, value) for path, value in needed if path[:2] == at]
     if options.mode in ("", CDI) or all(lookup(shown, path) == value for path, value in here):

@@ -59,7 +59,7 @@ class Runtime:
         return self._commands[self.unit]
 
     def forget_command(self) -> None:
-        """Look at the process again the next time: it may be another one."""
+        """Read the process again the next time, which may be another one."""
         self._commands.clear()
 
     def path(self) -> str:
@@ -78,7 +78,7 @@ class Runtime:
         return str(address or file or self.kind.socket)
 
     def moved(self) -> t.Tuple[str, ...]:
-        """Warn of a unit that was changed after its start, and reads another file from its next start on."""
+        """Return the warning about a unit that reads another file from its next start on."""
         for flag in filter(None, (self.kind.start.file, self.kind.start.folder)):
             running, planned = (command.value(flag) for command in self.commands()[:2])
             if running != planned:
@@ -151,12 +151,12 @@ class Runtime:
     def running(self, path: str) -> t.Optional[t.Mapping[str, t.Any]]:
         """Return what the running program says that it has, from the kind's ``prefix`` on.
 
-        None where it can't be asked or does not answer, which says nothing of what it has.
+        None if it can't be asked or does not answer, which says nothing of what it has.
         """
         return None
 
     def view(self, path: str, options: RuntimeOptions) -> RuntimeView:
-        """Read version and configuration, and compute what it must have."""
+        """Read version and configuration, and compute the settings that it must have."""
         raise NotImplementedError
 
     def about_program(
@@ -177,16 +177,16 @@ class Runtime:
         )
 
     def default_program(self, effective: t.Mapping[str, t.Any]) -> t.Tuple[str, str]:
-        """Return the default runtime and the program that is set for it, empty where none is."""
+        """Return the default runtime and the program that is set for it, empty if none is."""
         name = str(lookup(effective, self.kind.keys.default) or "")
         return name, str(lookup(effective, ("runtimes", name, self.kind.keys.handler)) or "")
 
     def reads(self, view: RuntimeView, path: str) -> t.Tuple[str, ...]:
-        """Return the files that it has read when it started, but for those that it writes itself."""
+        """Return the files that the program read when it started, but for those that it writes itself."""
         return view.loaded or (path,)
 
     def state(self) -> str:
-        """Return what systemd says of its service, empty where it does not answer; "active" where it needs none."""
+        """Return the ActiveState of its service, empty if it is not known; "active" if it needs none."""
         if not self.unit:
             return "active"
         return properties(self._host, self.unit, "ActiveState").get("ActiveState", "")
@@ -222,7 +222,7 @@ class Runtime:
         raise NotImplementedError
 
     def setting_file(self, view: RuntimeView, lacking: t.Sequence[Change]) -> str:
-        """Return the file, if it is known, that sets otherwise what the edited file has."""
+        """Return the file that overrides the edited one, empty if it is not known."""
         return ""
 
     def ended(self, path: str) -> t.Tuple[str, ...]:
@@ -287,7 +287,7 @@ def trial_folder() -> str:
 
 
 def watched(command: str) -> t.Optional[str]:
-    """Return the container that a process watches, given its command line with its words apart by NUL."""
+    """Return the container that a process watches, by its NUL-separated command line."""
     argv = command.split("\0")
     if not argv[0].rpartition("/")[2].startswith(WATCHERS):
         return None
@@ -296,18 +296,18 @@ def watched(command: str) -> t.Optional[str]:
 
 
 def option(argv: t.Sequence[str], names: t.Sequence[str]) -> str:
-    """Return the word after an option of a command line, empty if it is not there."""
+    """Return the argument after an option of a command line, empty if it is not there."""
     there = [name for name in names if name in argv[:-1]]
     return argv[argv.index(there[0]) + 1] if there else ""
 
 
 def would_lose(message: str, cause: str, step: str) -> NodeError:
-    """Return the refusal of a change with which containers that run would be lost; ``step`` keeps them."""
+    """Return the refusal of a change that would lose running containers; ``step`` keeps them."""
     hint = f"{step}; restart: always changes it all the same. Nothing was changed"
     return NodeError(message, cause=cause, hint=hint)
 
 
 def listed(names: t.Sequence[str]) -> str:
-    """Return names as a message has them."""
+    """Return names for a message: the first of them, and how many more there are."""
     more = len(names) - MOST
     return ", ".join(names[:MOST]) + (f" and {more} more" if more > 0 else "")

@@ -39,7 +39,7 @@ KEY = re.compile(r"(?m)^(?:\s*\")?containerRuntimeEndpoint\"?:\s*[\"']?([^\s\"',
 
 
 def endpoint(host: Host) -> str:
-    """Return where the kubelet reaches its runtime, empty where that is not known."""
+    """Return where the kubelet reaches its runtime, empty if that is not known."""
     command = start_commands.read(host, KUBELET.units[0], KUBELET).running
     path = command.value(KUBELET.start.file)
     match = KEY.search((host.read(path) or "") if path else "")
@@ -47,7 +47,7 @@ def endpoint(host: Host) -> str:
 
 
 def unknown_runtime(host: Host, runtimes: t.Iterable[Runtime]) -> t.Tuple[str, ...]:
-    """Warn of a kubelet that uses none of these runtimes."""
+    """Return the warning about a kubelet that uses none of these runtimes."""
     address = endpoint(host)
     if not address:
         return ()
@@ -67,7 +67,7 @@ def _plain(address: str) -> str:
 
 
 def printed_version(host: Host) -> str:
-    """Return what ``kubelet --version`` prints, empty where the kubelet is not a program of its own."""
+    """Return what ``kubelet --version`` prints, empty if the kubelet is not a program of its own."""
     if not host.which("kubelet"):
         return ""
     return host.run(["kubelet", "--version"], check=False).out

@@ -39,7 +39,7 @@ class Written(t.NamedTuple):
     made_folder: bool = False
 
     def data(self) -> t.Dict[str, t.Any]:
-        """Return the file as the record has it."""
+        """Return the file as JSON data for the record."""
         data = self._asdict()
         if not self.made_folder:
             del data["made_folder"]
@@ -47,7 +47,7 @@ class Written(t.NamedTuple):
 
 
 def _written(data: t.Mapping[str, t.Any]) -> Written:
-    """Return a file as the record has it."""
+    """Return the file of a record's JSON data."""
     return Written(**{**data, "entries": tuple(map(edits.Entry.of, data["entries"]))})
 
 
@@ -58,13 +58,13 @@ class Records:
         self._host = host
 
     def all(self) -> t.Dict[str, Written]:
-        """Return all of them."""
+        """Return all files that we wrote."""
         with readable(RECORD, "remove the file; what earlier runs wrote then counts as your own"):
             data = json.loads(self._host.read(RECORD) or "{}")
             return {path: _written(entry) for path, entry in data.items()}
 
     def put(self, path: str, written: t.Optional[Written]) -> None:
-        """Remember a file, or with None forget it."""
+        """Remember a file, or forget it if None."""
         known = {**self.all(), path: written}
         self._store(RECORD, {name: file.data() for name, file in known.items() if file})
 
@@ -123,7 +123,7 @@ class Records:
         self._store(MARK, {**self._marks(), _key(unit, live): time.time()})
 
     def unmark(self, unit: str) -> None:
-        """Forget that: the edit came to nothing."""
+        """Forget that a unit has to start again, since the edit changed nothing."""
         ours = (_key(unit, False), _key(unit, True))
         marks = {key: since for key, since in self._marks().items() if key not in ours}
         self._store(MARK, marks)
@@ -155,7 +155,7 @@ class Records:
         return tuple(path for path, at in new.items() if started is not None and at > started)
 
     def _started(self, unit: str, *, live: bool, failed: bool = False) -> t.Optional[float]:
-        """Return when a unit was started, or with ``live`` last reloaded, None where it does not run.
+        """Return when a unit was started, or with ``live`` last reloaded, None if it does not run.
 
         With ``failed``, a unit that has failed counts from then on.
         """
@@ -175,7 +175,7 @@ def _key(unit: str, live: bool) -> str:
 
 
 class File(t.NamedTuple):
-    """A file of a runtime: its text, None where there is none, what is known of it, and the edit."""
+    """A file of a runtime: its text, None if there is none, what is known of it, and the edit."""
 
     path: str
     text: t.Optional[str]
@@ -207,7 +207,7 @@ class File(t.NamedTuple):
     def planned(
         self, runtime: Runtime, changes: t.Sequence[edits.Change], keep: t.Container[edits.Path]
     ) -> t.Optional[File]:
-        """Return the file with its edit, None where it needs none: changes, and what of ours is not to be kept."""
+        """Return the file with its edit, None if it needs none: changes, and what of ours is not to be kept."""
         entries = self.written.entries if self.written else ()
         idle = [entry for entry in entries if entry.path not in keep]
         reverts, removals = edits.revert(runtime.parse(self.text or "", self.path), idle)
@@ -219,7 +219,7 @@ class File(t.NamedTuple):
         return changed._replace(removals=tuple(removals), restored=restored)
 
     def edited(self, runtime: Runtime) -> t.Optional[str]:
-        """Return the text after the edit, None where no file is left."""
+        """Return the text after the edit, None if no file is left."""
         if self.restored and self.written:
             return self.written.base
         changes = [*self.reverts, *self.changes]
@@ -230,7 +230,7 @@ class File(t.NamedTuple):
         return text if self.changes else self._without_us(runtime, text)
 
     def _without_us(self, runtime: Runtime, text: str) -> t.Optional[str]:
-        """Return a text without what we began a file with that had no keys, None where we made the file."""
+        """Return a text without what we began a file with that had no keys, None if we made the file."""
         if self.written is None or runtime.parse(self.written.base or "", self.path):
             return text
         if runtime.parse(text, self.path) not in ({}, runtime.parse(self.fresh, self.path)):
@@ -239,7 +239,7 @@ class File(t.NamedTuple):
         return None if self.written.base is None and without.strip() in NOTHING else without
 
     def record(self, runtime: Runtime, text: str, *, makes_folder: bool = False) -> Written:
-        """Return what to remember of the file once it has this text: how it would be without us."""
+        """Return what to remember of the file once it has this text."""
         old, base = self.written, self.text
         config = runtime.parse(self.text or "", self.path)
         entries = old.entries if old else ()

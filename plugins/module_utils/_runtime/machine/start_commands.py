@@ -43,7 +43,7 @@ class StartCommands(t.NamedTuple):
     files: t.Tuple[str, ...] = ()  # the one that counts most first
 
     def both(self) -> t.Tuple[StartCommand, ...]:
-        """Return the two, once where they are the same."""
+        """Return the two commands, once if they are equal."""
         return tuple([self.running, self.next_start][: 1 + (self.running != self.next_start)])
 
     def origin(self, host: Host, flag: Flag, unit: str) -> str:
@@ -72,7 +72,7 @@ def read(host: Host, unit: str, kind: RuntimeKind) -> StartCommands:
 
 
 def _text(host: Host, path: str) -> str:
-    """Return what is in a file, nothing where it can't be read: a process may have ended."""
+    """Return what is in a file, nothing if it can't be read: a process may have ended."""
     try:
         return host.read(path) or ""
     except NodeError:

@@ -23,7 +23,11 @@ STRANGE = (*json_data.MISREAD, RecursionError)
 
 
 def parse(text: str, path: str) -> t.Dict[str, t.Any]:
-    """Return a file's content; a damaged one is a NodeError with line and column."""
+    """Return a file's content.
+
+    Raises:
+        NodeError: if it is damaged, with line and column.
+    """
     try:
         return _loads(text)
     except STRANGE as error:

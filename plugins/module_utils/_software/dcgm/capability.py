@@ -82,7 +82,7 @@ class DcgmCapability(Software[DcgmState, Record]):
         return self._possible(plan_dcgm(state, self._desired, check_mode=self._check_mode))
 
     def own(self, _state: DcgmState) -> OwnFiles:
-        """Return what is root's alone."""
+        """Return the files that only root may write."""
         modes = {RECORD: 0o644, COUNTERS: 0o644, UNIT_FILE: 0o644, PROGRAM: 0o755}
         there = modes if self._desired.state == "present" else {}
         return OwnFiles(self._host, there, record=RECORD, proof=(UNIT_FILE,))
@@ -103,7 +103,7 @@ class DcgmCapability(Software[DcgmState, Record]):
         self._await(params["unit"])
 
     def _running(self) -> str:
-        """Return the settings that the exporter's process was started with, empty where there is none."""
+        """Return the settings that the exporter's process was started with, empty if there is none."""
         return environment(self._host, properties(self._host, UNIT, "MainPID")).get(SETTINGS, "")
 
     def _await(self, unit: str) -> None:

@@ -167,7 +167,7 @@ def _exporter(observed: DcgmState, desired: DesiredDcgm) -> t.List[Step]:
 
 
 def _running(observed: DcgmState, unit: str, changed: str) -> t.List[Step]:
-    """Return the step that has a service run; ``changed`` says why it must start again, if it must."""
+    """Return the step that starts a service; ``changed`` says why it must start again, if it must."""
     params = {"unit": unit}
     if not observed.enabled(unit):
         return [Step("enable", f"enable and start {unit}", params)]

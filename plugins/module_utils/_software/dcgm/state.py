@@ -65,11 +65,11 @@ class DesiredDcgm:
 
     @property
     def exporters_package(self) -> t.Tuple[str, ...]:
-        """Return the package of the exporter, none where it comes as a program or not at all."""
+        """Return the package of the exporter, none if it comes as a program or not at all."""
         return (self.exporter.package,) if self.exporter and self.exporter.package else ()
 
     def packages(self, driver: str) -> t.Tuple[str, ...]:
-        """Return the packages of DCGM for a version of the driver, empty where it is not known."""
+        """Return the packages of DCGM for a version of the driver, empty if it is not known."""
         major = {"auto": cuda(driver), "none": ""}.get(self.cuda, self.cuda)
         return dcgm(major, proprietary=self.proprietary)
 
@@ -130,7 +130,7 @@ class DcgmState(plan.SoftwareState[Record]):
     """What the node has.
 
     ``driver`` is the driver's version, empty without one. ``services`` have systemd's properties by unit, ``files``
-    the texts of the exporter's files by path. ``digest`` is the SHA-256 of the program, empty where it is not there,
+    the texts of the exporter's files by path. ``digest`` is the SHA-256 of the program, empty if it is not there,
     ``running`` the settings that the exporter's process was started with.
     """
 

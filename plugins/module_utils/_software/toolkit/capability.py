@@ -61,7 +61,7 @@ class ToolkitCapability(Software[ToolkitState, Record]):
     def _repository(
         self, values: t.Optional[t.Mapping[str, t.Any]], state: str
     ) -> t.Optional[Repository]:
-        """Return what is said of the repository, which says nothing of a toolkit that is to go."""
+        """Return the desired repository, None if the toolkit is to go."""
         if values is None or state == "absent" or not self._family:
             return None
         repository = named(self._host, values, TOOLKIT_PRESETS, self._family)
@@ -136,7 +136,7 @@ class ToolkitCapability(Software[ToolkitState, Record]):
         return followed(planned, toolkit.plan(state, self._desired, check_mode=True))
 
     def own(self, _state: ToolkitState) -> OwnFiles:
-        """Return what is root's alone."""
+        """Return the files that only root may write."""
         paths = (RECORD, DROP_IN, *PLACE.paths) if self._desired.state == "present" else ()
         modes = dict.fromkeys(paths, 0o644)
         return OwnFiles(self._host, modes, record=RECORD, proof=(DROP_IN,))
