@@ -23,7 +23,7 @@ from .kernel.modules import blacklists, render
 from .module_options import declared, in_force
 from .module_options.in_force import MODPROBE_FILE
 from .packages.versions import Choice, Draft
-from .record import as_options, as_texts
+from .record import as_texts, parse_pairs
 from .sources import packages, preinstalled, runfile
 
 SourcePlan = t.Callable[[Family, DriverState, Desired, bool], Draft]
@@ -154,7 +154,7 @@ def _changed_options(state: DriverState, desired: Desired) -> t.Dict[str, str]:
     load, record = state.loaded.load, state.history.record
     if not load:
         return {}
-    written = as_options(record.options) or in_force.parse_own(state.loaded.modules.own or "")
+    written = parse_pairs(record.options, "=") or in_force.parse_own(state.loaded.modules.own or "")
     return in_force.changed(desired.kernel.module_options, written, record.before_load(load))
 
 

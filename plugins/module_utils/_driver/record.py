@@ -60,27 +60,25 @@ class Record(package.Record):
     @property
     def adopted_versions(self) -> t.Dict[str, str]:
         """Return the versions of adopted packages when they were taken over, by package."""
-        return parse_versions(self.adopted)
+        return parse_pairs(self.adopted, " ")
 
     @property
     def foreign_packages(self) -> t.Dict[str, str]:
         """Return the versions that ``state: absent`` restores of packages that were not ours, by package."""
-        return {**self.adopted_versions, **parse_versions(self.earlier)}
+        return {**self.adopted_versions, **parse_pairs(self.earlier, " ")}
 
     def before_load(self, load: str) -> t.Dict[str, str]:
         """Return what the loaded modules were given of options that have changed since."""
         rows = (row.partition(" ") for row in self.pending)
-        return as_options(option for row_load, _space, option in rows if row_load == load)
+        options = (option for row_load, _space, option in rows if row_load == load)
+        return parse_pairs(options, "=")
 
 
-def parse_versions(packages: t.Iterable[str]) -> t.Dict[str, str]:
-    """Return versions by package, from texts such as "nvidia-driver-580 580.95.05"."""
-    return {name: version for name, _space, version in (text.partition(" ") for text in packages)}
-
-
-def as_options(texts: t.Iterable[str]) -> t.Dict[str, str]:
-    """Return options by their names, each given as "name=value"."""
-    return {name: value for name, _is, value in (text.partition("=") for text in texts)}
+def parse_pairs(texts: t.Iterable[str], separator: str) -> t.Dict[str, str]:
+    """Return values by name, from texts such as "nvidia-driver-580 580.95.05" or "name=value"."""
+    return {
+        name: value for name, _separator, value in (text.partition(separator) for text in texts)
+    }
 
 
 def as_texts(options: t.Mapping[str, str]) -> t.FrozenSet[str]:

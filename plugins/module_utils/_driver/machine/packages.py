@@ -42,7 +42,7 @@ from ..packages.names import (
 )
 from ..packages.versions import siblings
 from ..plan import plan as plan_driver
-from ..record import parse_versions
+from ..record import parse_pairs
 from ..sources.packages import keep_or, would_remove
 from .kernel import building, knows_nvidias_key, module_files
 from .sources import Node, Params, Part
@@ -284,7 +284,7 @@ class Packages(Part):
         The first one finds which these are, and each that moves one for the first time its version.
         """
         record = self._node.added.record
-        known, automatic = parse_versions(record.earlier), record.automatic
+        known, automatic = parse_pairs(record.earlier, " "), record.automatic
         if not (known or record.packages):
             known = {
                 name: package.version
