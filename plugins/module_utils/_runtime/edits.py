@@ -58,7 +58,7 @@ def note(
         config: What the file has.
         changes: What it gets.
         before: The entries of all that we have set in it.
-        kept: The entries of what stays of that. None: all of them.
+        entries_kept: The entries of what stays of that. None: all of them.
     """
     entries = {entry.path: entry for entry in (before if entries_kept is None else entries_kept)}
     # Tables that only we have made are not there without us.
