@@ -45,7 +45,13 @@ class BundleCapability:
     def __init__(self, host: Host, params: t.Mapping[str, t.Any]) -> None:
         self._host, self._desired = host, parse_desired(params)
         self._work = self._staging = ""
-        self._collections = _with_needs(params["collection"])
+        path = params["collection"]
+        own = tarball.read(path)
+        if own.name != "gpu.node":
+            raise InputError.of("collection", path, f"gpu.node, and it is {own.name}")
+        beside = os.path.dirname(os.path.dirname(path))  # what it needs is installed there
+        needs = (tarball.read(os.path.join(beside, *need.split("."))) for need in own.needs)
+        self._collections = [own, *needs]
         self._made_of: t.Dict[str, t.Any] = {}
 
     # --- observe ---
@@ -94,7 +100,7 @@ class BundleCapability:
         return listed.data.decode()
 
     def _image(self, name: str) -> t.Tuple[str, t.Dict[str, str]]:
-        """Return an image's file in the bundle, and what it is. NodeError: there is no such image."""
+        """Return an image's file in the bundle, and its name and id."""
         if os.path.isfile(name):
             return f"images/{os.path.basename(name)}", {"name": name, "id": _file(name).sha256}
         _engine, identity = self._stored(name)
@@ -102,7 +108,11 @@ class BundleCapability:
         return f"images/{file}.tar", {"name": name, "id": identity}
 
     def _stored(self, name: str) -> t.Tuple[str, str]:
-        """Return the engine that has an image, and the image's id. NodeError: none has it."""
+        """Return the engine that has an image, and the image's id.
+
+        Raises:
+            InputError: if none has it.
+        """
         there = [engine for engine in SAVE if self._host.which(engine)]
         for engine in there:
             command = [engine, "image", "inspect", "--format", "{{.Id}}", name]
@@ -115,7 +125,7 @@ class BundleCapability:
         raise error
 
     def _refused(self, files: manifest.Files) -> t.Iterator[str]:
-        """Say of each wheel why the list of this collection does not allow it."""
+        """Yield why the list of this collection does not allow a wheel, for each that it does not."""
         for name, (folder, _file) in LISTS.items():
             listed = parse_requirements(self._list(name))
             for path, file in files.items():
@@ -125,7 +135,7 @@ class BundleCapability:
     # --- plan and apply ---
 
     def plan(self, state: BundleState) -> Plan:
-        """Plan: all of it is made anew beside what is there, or nothing is."""
+        """Return the plan: all of the bundle is made anew beside the present one, or nothing is."""
         return plan(state, self._desired)
 
     def apply(self, step: Step) -> None:
@@ -134,7 +144,7 @@ class BundleCapability:
         getattr(self, f"_do_{step.action}")(**step.params)
 
     def _begin(self) -> str:
-        """Make that folder, which nobody else can write to; those that killed runs of this user left go first."""
+        """Make that folder, which nobody else can write to, and remove those that killed runs of this user left."""
         pip.check(self._host)
         place, name = os.path.split(os.path.abspath(self._desired.path))
         prefix = f".{name}{OURS}"
@@ -206,12 +216,12 @@ class BundleCapability:
 
     def result(self, state: BundleState, plan: Plan) -> t.Dict[str, t.Any]:
         """Return where the bundle is, what proves that it is this one, and how large it is."""
-        size = sum(file.size for file in state.found.values())
+        size = sum(file.size for file in state.files.values())
         return {
             "bundle": {
                 "path": self._desired.path,
                 "sha256": state.sha256,
-                "files": len(state.found),
+                "files": len(state.files),
                 "size": size,
             }
         }
@@ -219,15 +229,6 @@ class BundleCapability:
 
 def _about(collection: Collection) -> t.Dict[str, str]:
     return {"name": collection.name, "version": collection.version, "sha256": collection.sha256}
-
-
-def _with_needs(path: str) -> t.List[Collection]:
-    """Return a collection and those that it needs, which are installed beside it. NodeError: one is not."""
-    own = tarball.read(path)
-    if own.name != "gpu.node":
-        raise InputError.of("collection", path, f"gpu.node, and it is {own.name}")
-    beside = os.path.dirname(os.path.dirname(path))
-    return [own, *(tarball.read(os.path.join(beside, *need.split("."))) for need in own.needs)]
 
 
 def _files(folder: str) -> t.Dict[str, File]:

@@ -55,7 +55,12 @@ class Collection(t.NamedTuple):
 
 
 def parse(path: str, read: t.Callable[[str], t.Optional[Member]]) -> Collection:
-    """Return a collection whose files are read by their names. NodeError: it is none, or was changed."""
+    """Return a collection whose files are read by their names.
+
+    Raises:
+        InputError: if it is no collection.
+        NodeError: if its files have changed since the release.
+    """
     listed = read(LIST)
     if listed is None:
         error = InputError.of("collection", path, "an installed collection or the tarball of one")
@@ -72,12 +77,10 @@ def parse(path: str, read: t.Callable[[str], t.Optional[Member]]) -> Collection:
     _check(path, "version", version)
     with readable(f"{path}/{FILES}", AGAIN):
         entries = [dict(file) for file in json.loads(members[FILES].data)["files"]]
-        folders = tuple(
-            entry["name"] for entry in entries if entry["ftype"] == "dir" and entry["name"] != "."
-        )
-        files = {
-            entry["name"]: entry["chksum_sha256"] for entry in entries if entry["ftype"] == "file"
-        }
+        names = (entry["name"] for entry in entries if entry["ftype"] == "dir")
+        folders = tuple(name for name in names if name != ".")
+        listed_files = [entry for entry in entries if entry["ftype"] == "file"]
+        files = {entry["name"]: entry["chksum_sha256"] for entry in listed_files}
     _check(path, "file", *folders, *files)
     for member, sha256 in files.items():
         members[member] = _checked(path, member, read(member), sha256)
@@ -85,7 +88,7 @@ def parse(path: str, read: t.Callable[[str], t.Optional[Member]]) -> Collection:
 
 
 def _check(path: str, key: str, *values: str) -> None:
-    """Refuse what would lead out of the folders that it is written to. InputError."""
+    """Refuse names that would lead out of the folders that they are written to."""
     pattern, expected = PLAIN[key]
     for value in values:
         if not pattern.fullmatch(value):

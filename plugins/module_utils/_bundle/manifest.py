@@ -42,7 +42,11 @@ def render(manifest: Manifest) -> str:
 
 
 def parse(text: str, path: str) -> Manifest:
-    """Return what a text of bundle.json says. NodeError: it is damaged, or of a later format."""
+    """Return the manifest in a text of bundle.json.
+
+    Raises:
+        NodeError: if it is damaged, or of a later format.
+    """
     with readable(path, "make the bundle again, or fetch it again from where it was made"):
         whole = json.loads(text)
         version = whole["format"]
@@ -60,7 +64,7 @@ def parse(text: str, path: str) -> Manifest:
 
 
 def file_of(text: str) -> File:
-    """Return what a text is as a file."""
+    """Return the digest and size of a text as a file."""
     data = text.encode()
     return File(hashlib.sha256(data).hexdigest(), len(data))
 
@@ -72,12 +76,12 @@ def sums(manifest: Manifest) -> str:
 
 
 def extra(manifest: Manifest, files: Files) -> t.List[str]:
-    """Return the files that are none of the bundle's."""
+    """Return the files that are not of the bundle."""
     return sorted(set(files) - set(manifest.files) - {LIST, SUMS})
 
 
 def differences(manifest: Manifest, files: Files) -> t.List[str]:
-    """Say of each file how it differs from the list; nothing where none does."""
+    """Return how files differ from the list."""
     messages = []
     for name, file in sorted(manifest.files.items()):
         if name not in files:

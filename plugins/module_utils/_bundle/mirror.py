@@ -10,7 +10,7 @@ import typing as t
 from .._base.distributions import Distribution
 from .._device_plugin import python
 from .._driver.branches import Version
-from .._driver.known_families import FAMILIES
+from .._driver.family import load_family
 from .._driver.packages.components import cuda, dcgm
 from .._driver.packages.names import Offer, Requirements
 from .._runtime.containerd import CONTAINERD
@@ -66,7 +66,7 @@ def text(title: str, package_parts: t.Sequence[Part]) -> str:
 
 def _driver(distribution: Distribution, version: str, *, repository: bool) -> Part:
     packages: t.Dict[str, None] = {}
-    family = FAMILIES[distribution.family]()
+    family = load_family(distribution.family)
     for kind in TYPES:
         requirements = Requirements(
             Version(version), kind, KERNEL, repository=repository, nvswitch=True

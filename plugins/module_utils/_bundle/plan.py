@@ -41,7 +41,11 @@ class DesiredBundle:
 
 
 def parse_desired(params: t.Mapping[str, t.Any]) -> DesiredBundle:
-    """Return what the options ask for. InputError: one of them can't be."""
+    """Return the options as values.
+
+    Raises:
+        InputError: if one is not valid.
+    """
     path = params["path"]
     if not path or path == "/":
         raise InputError.of("path", path, "a folder on this machine, which is made for the bundle")
@@ -81,44 +85,44 @@ class BundleState:
     """
 
     manifest: t.Optional[Manifest]
-    found: Files
+    files: Files
     made_of: t.Mapping[str, t.Any]
     sha256: str = ""
     refused: t.Tuple[str, ...] = ()
 
 
 def plan(observed: BundleState, desired: DesiredBundle) -> Plan:
-    """Return the plan. NodeError: the folder has what is not the bundle's, or is to be verified and differs."""
+    """Return the plan.
+
+    Raises:
+        NodeError: if the folder has files that are not the bundle's, as a bundle is made anew as a whole; or if it is
+            to be verified and differs.
+    """
     if desired.state == "verified":
         return _verified(observed, desired)
-    before = observed.manifest.made_of if observed.manifest else None
-    _refuse_others(observed, desired)
-    problems = differences(observed.manifest, observed.found) if observed.manifest else []
-    if before == observed.made_of and not problems:
-        return Plan((), before, before)
-    return Plan(tuple(_steps(observed, desired, problems)), before, observed.made_of)
-
-
-def in_words(problems: t.Sequence[str]) -> str:
-    """Return what is wrong, and no long list."""
-    more = len(problems) - NAMED
-    return "; ".join(problems[:NAMED]) + (f"; and {more} more" if more > 0 else "")
-
-
-def _refuse_others(observed: BundleState, desired: DesiredBundle) -> None:
-    """Refuse a folder with files of somebody else: a bundle is made anew as a whole."""
-    foreign = (
-        extra(observed.manifest, observed.found) if observed.manifest else list(observed.found)
-    )
+    manifest, files = observed.manifest, observed.files
+    foreign = extra(manifest, files) if manifest else list(files)
     if foreign:
         raise NodeError(
             f"path: {desired.path!r} has files that are not of a bundle: {', '.join(sorted(foreign)[:NAMED])}",
             hint="remove them, or name another folder",
             key="path",
         )
+    before = manifest.made_of if manifest else None
+    problems = differences(manifest, files) if manifest else []
+    if before == observed.made_of and not problems:
+        return Plan((), before, before)
+    return Plan(tuple(_steps(observed, desired, problems)), before, observed.made_of)
+
+
+def in_words(problems: t.Sequence[str]) -> str:
+    """Return the first of the problems, and how many more there are."""
+    more = len(problems) - NAMED
+    return "; ".join(problems[:NAMED]) + (f"; and {more} more" if more > 0 else "")
 
 
 def _verified(observed: BundleState, desired: DesiredBundle) -> Plan:
+    """Refuse a bundle that is not as it was made, and one whose wheels this collection would not install."""
     if observed.manifest is None:
         raise NodeError(
             f"path: {desired.path!r} is no bundle: it has no bundle.json",
@@ -133,20 +137,14 @@ def _verified(observed: BundleState, desired: DesiredBundle) -> Plan:
             hint=AGAIN,
             key="sha256",
         )
-    problems = differences(observed.manifest, observed.found)
+    problems = differences(observed.manifest, observed.files)
     if problems:
         raise NodeError(
             f"the bundle {desired.path} is not as it was made", cause=in_words(problems), hint=AGAIN
         )
-    _check_release(observed, desired)
-    return Plan((), observed.manifest.made_of, observed.manifest.made_of)
-
-
-def _check_release(observed: BundleState, desired: DesiredBundle) -> None:
-    """Refuse wheels that the collection which runs would not install."""
-    has = observed.manifest.made_of if observed.manifest else {}
-    ours, theirs = observed.made_of["collection"], has.get("collection") or {}
-    if not all(has.get(name) in (None, observed.made_of[name]) for name in LISTS):
+    made_of = observed.manifest.made_of
+    ours, theirs = observed.made_of["collection"], made_of.get("collection") or {}
+    if not all(made_of.get(name) in (None, observed.made_of[name]) for name in LISTS):
         raise NodeError(
             f"the bundle {desired.path} is for {theirs.get('name')} {theirs.get('version')}, whose list of wheels"
             f" is another than that of {ours['version']}, which runs here",
@@ -158,6 +156,7 @@ def _check_release(observed: BundleState, desired: DesiredBundle) -> None:
             cause=in_words(observed.refused),
             hint=AGAIN,
         )
+    return Plan((), made_of, made_of)
 
 
 def _steps(

@@ -49,7 +49,7 @@ LOAD = """\
 
 
 def render(made_of: t.Mapping[str, t.Any]) -> str:
-    """Return the text for what a bundle is made of."""
+    """Return the README.md of a bundle."""
     images = made_of["images"]
     webhook = "| `webhook-wheels/` | what the webhook's image needs besides |\n"
     archives = "| `images/` | container images as archives |\n"

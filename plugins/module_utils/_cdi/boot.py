@@ -109,7 +109,7 @@ def texts(options: Options) -> t.Dict[str, str]:
 
 
 def path(text: t.Optional[str]) -> str:
-    """Return where a file's text says that the specification is, empty where it does not."""
+    """Return where a file's text says that the specification is, empty if it does not."""
     return str(json_data.table_in(text).get("path", ""))
 
 

@@ -74,13 +74,13 @@ Chosen = t.AbstractSet[str]
 
 
 def chosen(names: t.Iterable[str]) -> t.FrozenSet[str]:
-    """Return the capabilities that are meant; ``all`` means each of them."""
+    """Return the capabilities that names stand for; ``all`` stands for each of them."""
     capabilities = frozenset(names)
     return frozenset(CAPABILITIES) if ALL in capabilities else capabilities
 
 
 def draws(capabilities: Chosen) -> bool:
-    """Return whether containers are to draw: they get DRM nodes then, and what finds the driver for them."""
+    """Return whether containers may render, for which they get DRM nodes and the files that find the driver."""
     return not capabilities.isdisjoint({"graphics", "display"})
 
 

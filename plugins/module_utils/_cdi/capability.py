@@ -30,7 +30,7 @@ LOCK_SECONDS = 60
 
 
 class CdiState(t.NamedTuple):
-    """The file, None where there is none, and what it should be, None where that is not known yet.
+    """The file, None if there is none, and what it should be, None if that is not known yet.
 
     ``foreign`` says that something else wrote the file, ``replaced`` has the paths of files that ours have replaced.
     """
@@ -87,25 +87,26 @@ class CdiCapability:
         if problem:
             raise InputError.exposed("path", self._path, "a file in a folder", problem)
         units = boot.observe(self._host, cdi_boot.BOOT)
-        observed, path = self._observe(units), cdi_boot.path(units.config)
-        elsewhere = bool(path) and not specification.is_same_file(path, self._path)
+        observed, path = self._observe_file(units), cdi_boot.path(units.config)
+        place, desired_place = map(specification.normalize_path, (path, self._path))
+        elsewhere = bool(path) and place != desired_place
         ours = elsewhere and specification.is_ours(self._host.read(path))
         known = frozenset(replaced.load(self._host))
         named = self._path in known or (bool(path) and not elsewhere)
         foreign = bool(observed.text) and not named and not specification.is_ours(observed.text)
         return observed._replace(earlier=path if ours else "", foreign=foreign, replaced=known)
 
-    def _observe(self, units: Boot) -> CdiState:
+    def _observe_file(self, units: Boot) -> CdiState:
         text = self._host.read(self._path)
         if not self._present:
             return CdiState(units, text, DesiredSpecification())
         try:
             with open_nvml(self._files.required_nvml_library()) as nvml:
                 if self._check_mode:
-                    return self._look(nvml, units, text)
+                    return self._describe(nvml, units, text)
                 # A layout that is being changed would be described half.
                 with self._host.lock(LOCK, timeout=LOCK_SECONDS):
-                    return self._look(nvml, units, text)
+                    return self._describe(nvml, units, text)
         except NvmlError as error:
             late = nvml_start.explain(self._host, error)
             if self._check_mode and late:
@@ -113,7 +114,7 @@ class CdiCapability:
                 return CdiState(units, text, None, (warning,), (), "the driver is loaded")
             raise
 
-    def _look(self, nvml: Nvml, units: Boot, text: t.Optional[str]) -> CdiState:
+    def _describe(self, nvml: Nvml, units: Boot, text: t.Optional[str]) -> CdiState:
         uses_toolkit = self._compare or self._options.generator == NVIDIA_CTK
         if self._check_mode and uses_toolkit and self._files.program(NVIDIA_CTK) is None:
             message = (
@@ -128,13 +129,12 @@ class CdiCapability:
             raise refused
         if not self._compare:
             return CdiState(units, text, desired, warnings)
-        both = [
-            desired.text
-            if generator == self._options.generator
-            else specify(node, self._files, self._options._replace(generator=generator))[0].text
-            for generator in GENERATORS
-        ]
-        specs = (json.loads(generator or '{"devices": []}') for generator in both)
+        specs = []
+        for generator in GENERATORS:
+            options, described = self._options._replace(generator=generator), desired
+            if options != self._options:
+                described, _warnings = specify(node, self._files, options)
+            specs.append(json.loads(described.text or '{"devices": []}'))
         return CdiState(units, text, desired, warnings, tuple(differences(*specs)))
 
     def plan(self, state: CdiState) -> Plan:
@@ -181,7 +181,7 @@ class CdiCapability:
         return f"{self._path}: {'; '.join(parts) or 'follow the files of the driver'}"
 
     def own(self, state: CdiState) -> OwnFiles:
-        """Return what is root's alone."""
+        """Return the files that only root may write."""
         boot_files = boot.files(cdi_boot.BOOT) if self._keeps else ()
         paths = (self._path, *boot_files) if self._present else ()
         modes = {**dict.fromkeys(paths, 0o644), replaced.RECORD: 0o600}

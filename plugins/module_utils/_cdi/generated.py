@@ -32,7 +32,11 @@ def arguments(root: str) -> t.List[str]:
 
 
 def check_program(program: t.Optional[t.Tuple[str, str]]) -> str:
-    """Return the program's path; NodeError where it is not there or not safe to use."""
+    """Return the program's path.
+
+    Raises:
+        NodeError: if the program is not there or not safe to use.
+    """
     if program is None:
         hint = f"{INSTALL}, or set generator to nvml, which needs no program"
         cause = "generator or compare asks for it"
@@ -47,7 +51,8 @@ def check_program(program: t.Optional[t.Tuple[str, str]]) -> str:
 def parse(text: str, path: str) -> Spec:
     """Return the specification that the program has written, in an order that does not change.
 
-    NodeError where it is not one: runtimes leave out a file as a whole where a part of it is wrong.
+    Raises:
+        NodeError: if it is not valid. Runtimes leave out a file as a whole if a part of it is wrong.
     """
     try:
         spec = without_pipes(json_data.loads(text))
@@ -68,7 +73,7 @@ def parse(text: str, path: str) -> Spec:
 
 
 def unchecked(spec: Spec, path: str) -> t.List[str]:
-    """Return what to say of a version of the format that is newer than those whose keys are known here."""
+    """Return the warning about a version of the format that is newer than those whose keys are known here."""
     if not is_newer(spec["cdiVersion"]):
         return []
     keys = [cut(key) for key in unknown_keys(spec)]
@@ -89,7 +94,7 @@ def differences(ours: Spec, theirs: Spec) -> t.List[Difference]:
     """Return what a container gets from one specification and not from the other.
 
     Each difference has ``kind`` (device, node, mount, env or hook), ``name``, the ``device`` that it
-    is about (empty where it is about all), and ``only`` in whose specification it is. A mount
+    is about (empty if it is about all), and ``only`` in whose specification it is. A mount
     under another name is another mount.
     """
     mine, yours = _edits(ours), _edits(theirs)

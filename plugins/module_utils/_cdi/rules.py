@@ -59,9 +59,8 @@ def minimum_version(spec: t.Mapping[str, t.Any]) -> str:
     if annotated or "." in spec.get("kind", "").partition("/")[2]:
         return "0.6.0"
     digits = any(not device["name"][:1].isalpha() for device in devices)
-    if digits or any(
-        node.get("hostPath") for edit in edits for node in edit.get("deviceNodes", ())
-    ):
+    nodes = (node for edit in edits for node in edit.get("deviceNodes", ()))
+    if digits or any(node.get("hostPath") for node in nodes):
         return "0.5.0"
     if any(mount.get("type") for edit in edits for mount in edit.get("mounts", ())):
         return "0.4.0"
@@ -71,18 +70,17 @@ def minimum_version(spec: t.Mapping[str, t.Any]) -> str:
 class Unknown(str):
     """What is said of a key that is in no version of the format that is known here; ``key`` is its place."""
 
-    key = ""
+    key: str
 
-    @classmethod
-    def of(cls, key: str) -> Unknown:
-        """Say that there is no such key."""
-        result = cls(f"{key}: there is no such key")
-        result.key = key
-        return result
+    def __new__(cls, key: str) -> Unknown:
+        """Return the problem of a key."""
+        self = super().__new__(cls, f"{key}: there is no such key")
+        self.key = key
+        return self
 
 
 def is_newer(version: t.Any) -> bool:
-    """Return whether it is a version that came after those that are known here, and has all that they have."""
+    """Return whether a version of the format is newer than the known ones and compatible with them."""
     match = NUMBERS.fullmatch(version) if isinstance(version, str) else None
     numbers = tuple(map(int, match.groups())) if match else ()
     return numbers > LATEST and numbers[0] == LATEST[0]
@@ -94,18 +92,15 @@ def unknown_keys(spec: t.Any) -> t.List[str]:
 
 
 def problems(spec: t.Any) -> t.List[str]:
-    """Return what is wrong with a specification, each with the place where it is.
+    """Return the violations of a specification, each with its place.
 
     Runtimes refuse a key that they do not know, as we do; a newer version of the format may have more of them.
     """
-    newer = isinstance(spec, dict) and is_newer(spec.get("cdiVersion"))
-    problem_texts = [
-        problem
-        for problem in _shape(spec, "spec", "")
-        if not (newer and isinstance(problem, Unknown))
-    ]
+    violations = [*_shape(spec, "spec", "")]
+    if isinstance(spec, dict) and is_newer(spec.get("cdiVersion")):
+        violations = [problem for problem in violations if not isinstance(problem, Unknown)]
     # What depends on several values is looked at once each of them has its type.
-    return problem_texts or list(_rules(spec))
+    return violations or list(_rules(spec))
 
 
 def _shape(value: t.Any, shape: str, at: str) -> Found:
@@ -129,7 +124,7 @@ def _keys(value: t.Any, keys: t.Mapping[str, str], at: str) -> Found:
     prefix = f"{at}." if at else ""
     for key in value:
         if key not in keys:
-            yield Unknown.of(prefix + cut(key))
+            yield Unknown(prefix + cut(key))
     for key, shape in keys.items():
         if key in value:
             yield from _shape(value[key], shape, prefix + key)
@@ -219,15 +214,16 @@ def _without_pipes(edits: t.Any) -> t.Any:
 
 
 def check(spec: Spec, open_folder: t.Callable[[str], str]) -> None:
-    """NodeError where a path is below a folder that everybody may write to, as ``open_folder`` tells."""
+    """Refuse paths below a folder that everybody may write to, which ``open_folder`` returns for a path.
+
+    Raises:
+        NodeError: if there is such a path.
+    """
     sources: t.List[str] = []
     for part in (spec, *spec["devices"]):
         edits = part.get("containerEdits", {})
         sources += [mount["hostPath"] for mount in edits.get("mounts", ())]
-        sources += [
-            device_node.get("hostPath", device_node["path"])
-            for device_node in edits.get("deviceNodes", ())
-        ]
+        sources += [node.get("hostPath", node["path"]) for node in edits.get("deviceNodes", ())]
         sources += [hook["path"] for hook in edits.get("hooks", ())]
     for path in dict.fromkeys(sources):
         folder = open_folder(path)

@@ -260,11 +260,6 @@ def is_ours(text: t.Optional[str]) -> bool:
     return text == render(json_data.loads(text))
 
 
-def is_same_file(path: str, other: str) -> bool:
-    """Return whether two paths name the same file."""
-    return normalize_path(path) == normalize_path(other)
-
-
 def normalize_path(path: str) -> str:
     """Return a path without dots, and below /run if it is below /var/run, which is a link to that."""
     path = posixpath.normpath(path)

@@ -48,7 +48,7 @@ Gpus = t.Sequence[t.Tuple[str, str]]
 class Version(str):
     """A version of the driver, or a branch, as its text, which is parsed where it comes in.
 
-    ``branch`` is empty where it does not say. ``numbers`` compare; what does not begin with one is older than all.
+    ``branch`` is empty if it does not say. ``numbers`` compare; what does not begin with one is older than all.
     """
 
     branch: str
@@ -65,11 +65,11 @@ class Version(str):
 
     @classmethod
     def of(cls, package: t.Optional[str]) -> Version:
-        """Return the driver's version in a package's, empty where there is none."""
+        """Return the driver's version in a package's, empty if there is none."""
         return cls(upstream(package or ""))
 
     def fits(self, prefix: str) -> bool:
-        """Return whether it is the one asked for, or of the branch; all are where nothing is asked for."""
+        """Return whether it is the version or of the branch that ``prefix`` names; an empty one fits all."""
         return not prefix or f"{self}.".startswith(f"{prefix}.")
 
 
@@ -77,7 +77,7 @@ NO_VERSION = Version()
 
 
 def describe_range(architecture: str) -> str:
-    """Return the rule in words, empty where there is none."""
+    """Return which branches run an architecture, for people; empty if all do."""
     if architecture in FIRST:
         return f"{architecture} GPUs need branch {FIRST[architecture]} or later"
     if architecture in LAST:
@@ -86,7 +86,7 @@ def describe_range(architecture: str) -> str:
 
 
 def newest_branch_for(gpus: Gpus) -> Version:
-    """Return the branch after which some GPU is left without a driver, empty where there is none."""
+    """Return the last branch that runs all GPUs, empty if newer branches run them too."""
     branches = [LAST[architecture] for _address, architecture in gpus if architecture in LAST]
     return Version(str(min(branches))) if branches else NO_VERSION
 
@@ -102,14 +102,14 @@ def unsupported_gpus(version: Version, gpus: Gpus) -> t.List[t.Tuple[str, str]]:
 
 
 def best_versions(versions: t.Sequence[Version], gpus: Gpus) -> t.List[Version]:
-    """Return those of the versions, in their order, that run most of the GPUs; none where they run no GPU."""
+    """Return the versions that run most of the GPUs, in their order; none if they run no GPU."""
     counts = {version: len(gpus) - len(unsupported_gpus(version, gpus)) for version in versions}
     most = max(counts.values(), default=0)
     return [version for version, count in counts.items() if count == most and (count or not gpus)]
 
 
 def unsupported_error(versions: t.Sequence[Version], gpus: Gpus) -> NoSupport:
-    """Return the error where none of the versions runs a GPU of the node."""
+    """Return the error for versions that run no GPU of the node."""
     address, architecture = unsupported_gpus(versions[0], gpus)[0]
     branch = LAST.get(architecture) or FIRST.get(architecture)
     return NoSupport(
@@ -117,14 +117,6 @@ def unsupported_error(versions: t.Sequence[Version], gpus: Gpus) -> NoSupport:
         cause=describe_range(architecture),
         hint=f"ask for such a branch, as with version {branch}, from a source that has it",
     )
-
-
-def gpu_warnings(version: t.Optional[Version], gpus: Gpus) -> t.List[str]:
-    """Return what to say of GPUs that stay without a driver beside others."""
-    return [
-        f"the {architecture} GPU {address} does not run with the driver {version}: {describe_range(architecture)}"
-        for address, architecture in unsupported_gpus(version or NO_VERSION, gpus)
-    ]
 
 
 def module_type(option: str, gpus: Gpus, installed_types: t.AbstractSet[str] = frozenset()) -> str:
@@ -196,37 +188,28 @@ def security_status(version: Version, table: Table) -> t.Dict[str, t.Any]:
     ``unlisted`` are the bulletins since the branch's last floor, or its first release, that have none for it.
     """
     bulletin = security_floor(version.branch, table)
+    floor = bulletin.floors[version.branch] if bulletin else None
     return {
-        "floor": bulletin.floors[version.branch] if bulletin else None,
+        "floor": floor,
         "bulletin": bulletin.id if bulletin else None,
         "date": str(bulletin.date) if bulletin else None,
         "url": bulletin.url if bulletin else None,
-        "below": is_vulnerable(version, table) if bulletin else None,
-        "unlisted": [
-            uncovered_bulletin.id
-            for uncovered_bulletin in uncovered_bulletins(version.branch, table)
-        ],
+        "below": version.numbers < floor.numbers if floor else None,
+        "unlisted": [missed.id for missed in uncovered_bulletins(version.branch, table)],
     }
 
 
 def security_floor(branch: str, table: Table) -> t.Optional[Bulletin]:
-    """Return the bulletin with the highest floor of a branch, the first of equals, None where no one has any."""
+    """Return the bulletin with the highest floor of a branch, the first of equals, None if no one has any."""
     listing = [bulletin for bulletin in table.bulletins if branch in bulletin.floors]
     return max(listing, key=lambda listed: listed.floors[branch].numbers, default=None)
 
 
-def is_vulnerable(version: Version, table: Table) -> bool:
-    """Return whether a version is below the floor of its branch."""
-    bulletin = security_floor(version.branch, table)
-    return bulletin is not None and version.numbers < bulletin.floors[version.branch].numbers
-
-
-def uncovered_bulletins(of: str, table: Table) -> t.List[Bulletin]:
+def uncovered_bulletins(branch: str, table: Table) -> t.List[Bulletin]:
     """Return the bulletins without a floor for a branch that came after its last one, or its first release."""
-    first = table.branches.get(of, UNKNOWN).first_release
-    days = [bulletin.date for bulletin in table.bulletins if of in bulletin.floors] + (
-        [first] if first else []
-    )
+    first = table.branches.get(branch, UNKNOWN).first_release
+    days = [bulletin.date for bulletin in table.bulletins if branch in bulletin.floors]
+    days += [first] if first else []
     return [bulletin for bulletin in table.bulletins if days and bulletin.date > max(days)]
 
 
@@ -256,9 +239,9 @@ def version_warnings(
     gpus: Gpus,
     offered: Version = NO_VERSION,
 ) -> t.List[str]:
-    """Return what is wrong with a version.
+    """Return the warnings about a version.
 
-    ``newest`` is the one of its branch that an update brings, empty where the sources are not asked, ``offered`` one
+    ``newest`` is the one of its branch that an update brings, empty if the sources are not asked, ``offered`` one
     that these have without modules that are built already.
     """
     if table is None or not version:
@@ -266,8 +249,8 @@ def version_warnings(
     bulletin = security_floor(version.branch, table)
     row = table.branches.get(version.branch, UNKNOWN)
     messages = []
-    if bulletin is not None and is_vulnerable(version, table):
-        least = bulletin.floors[version.branch]
+    least = bulletin.floors[version.branch] if bulletin else None
+    if bulletin and least and version.numbers < least.numbers:
         messages.append(
             f"the driver {version} is below {least}, the first of its branch without the vulnerabilities of NVIDIA's "
             f"security bulletin {bulletin.id} of {bulletin.date} ({bulletin.url}). Next step: "
@@ -279,7 +262,7 @@ def version_warnings(
 
 
 def _update_advice(least: Version, newest: Version, offered: Version) -> str:
-    """Say how to come to a version at least."""
+    """Return how to get a version that is no older than the floor."""
     if newest.numbers >= least.numbers:
         return f"nvidia_driver_version: '{least.branch}' with nvidia_driver_update: true brings {newest}"
     if not newest:
@@ -300,9 +283,7 @@ def _end_of_support_warning(
 ) -> str:
     since = f" since {row.end_of_support}" if row.end_of_support else ""
     text = f"the driver {version} is of branch {version.branch}, which NVIDIA does not support any more{since}"
-    later = ", ".join(
-        uncovered_bulletin.id for uncovered_bulletin in uncovered_bulletins(version.branch, table)
-    )
+    later = ", ".join(missed.id for missed in uncovered_bulletins(version.branch, table))
     text += f"; it has no release for the security bulletins since then, {later}" if later else ""
     other = longest_supported_branch(table, today, gpus)
     if not other:
@@ -317,7 +298,7 @@ def _end_of_support_warning(
 def version_notes(
     newer: str, version: str, table: t.Optional[Table], today: datetime.date
 ) -> t.List[str]:
-    """Return what there is to know, and nothing to warn of."""
+    """Return the notes about a newer version and an old table, which are no warnings."""
     result = []
     if newer:
         result.append(

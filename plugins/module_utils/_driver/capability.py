@@ -26,13 +26,12 @@ from .._node.quarantine import TRUSTED
 from .branches import BY_LISTS, NO_VERSION
 from .desired import AUTO, ChosenSource, choose_source, has_run, named_source, parse_desired
 from .facts import DriverState
-from .family import UNSUPPORTED
+from .family import load_family
 from .kernel.device_nodes import FILES as DEVICE_NODES
 from .kernel.persistence import ACTION as PERSISTENCE_MODE
 from .kernel.persistence import DROP_IN
-from .known_families import FAMILIES
 from .machine import initramfs
-from .machine.facts import history, observe_files, observe_loaded, observe_machine
+from .machine.facts import history, observe_node
 from .machine.gate import Gate, blockers
 from .machine.gpu_record import GpuRecord
 from .machine.loading import Loading
@@ -89,7 +88,7 @@ class DriverCapability:
         codename = distributions.release(self._release)
         known = distributions.supported(self._release.get("ID", ""), codename)
         self._known = known is not None
-        family = FAMILIES[known.family]() if known else UNSUPPORTED
+        family = load_family(known.family if known else "")
         manager = package_manager(
             family.traits.name or "debian", host, timeout, "the driver", self.name
         )
@@ -105,7 +104,7 @@ class DriverCapability:
             "sources": self._packages.enable,
             "refresh": lambda _params: node.refresh(),
             "repository": functools.partial(node.added.write_repository, manager),
-            "stream": self._enable_stream,
+            "stream": lambda params: self._streams.enable(params),
             "adopt": self._packages.adopt,
             "install": self._packages.install,
             "hold": self._packages.hold,
@@ -129,16 +128,16 @@ class DriverCapability:
 
         return ModuleStreams(self._node)
 
-    def _enable_stream(self, params: Params) -> None:
-        self._streams.enable(params)
-
     def _again(self) -> t.Sequence[Step]:
         self._node.refresh()
         return self.plan(self.observe()).steps
 
     def observe(self) -> DriverState:
         """Read the node: the machine, and what each part knows."""
-        state = self._files()
+        repository, options = self._desired.source.repository, self._desired.kernel.module_options
+        state = observe_node(self._node, self._release, repository, options)
+        users = self._gate.services.users() if state.loaded.driver else ()
+        state = state.with_loaded(users=users)
         if (self._desired.state, self._desired.source.name) == ("present", AUTO):
             state = self._choose_source(state)
         desired, present = self._desired, self._desired.state == "present"
@@ -169,19 +168,6 @@ class DriverCapability:
         nodes = self._loading.nodes(loaded=bool(state.loaded.driver))
         return state.with_loaded(device_nodes=nodes)
 
-    def _files(self) -> DriverState:
-        """Return what is known before the package manager is asked."""
-        node, desired = self._node, self._desired
-        past = history(node)
-        loaded = observe_loaded(node, past.record, desired.kernel.module_options)
-        users = self._gate.services.users() if loaded.driver else ()
-        return DriverState(
-            machine=observe_machine(node, self._release),
-            software=observe_files(node, past.record, desired.source.repository),
-            loaded=replace(loaded, users=users),
-            history=past,
-        )
-
     def _choose_source(self, state: DriverState) -> DriverState:
         """Choose the source that fits the node, by its packages unless a run has begun."""
         known = state
@@ -196,7 +182,7 @@ class DriverCapability:
         return state.with_software(repository=known_repository(self._node, source.repository))
 
     def own(self, state: DriverState) -> OwnFiles:
-        """Return what is root's alone."""
+        """Return the files that only root may write."""
         foreign = {
             state.software.foreign_sources,
             MODPROBE_FILE if state.loaded.modules.foreign else "",
@@ -215,7 +201,7 @@ class DriverCapability:
         )
 
     def plan(self, state: DriverState) -> Plan:
-        """Plan with pure functions; a warning of any plan of this run is kept to its end."""
+        """Return the plan; warnings of earlier plans of this run are kept."""
         try:
             planned = self._previewed(self._undisturbed(state))
         except NodeError as error:
@@ -243,7 +229,7 @@ class DriverCapability:
         return followed(planned, self._undisturbed(self.observe()))
 
     def _undisturbed(self, state: DriverState) -> Plan:
-        """Return the plan with the record of the GPUs, and with the services that have to stop for it."""
+        """Return the plan with the step that records the GPUs, and with stops and starts of services around it."""
         spared = self._spared(state)
         absent = self._desired.state == "absent"
         actions = [step.action for step in spared.steps]
@@ -254,19 +240,24 @@ class DriverCapability:
         return planned
 
     def _falls_back(self, error: NodeError) -> bool:
-        """Turn to the distribution's driver if a repository that was chosen, and is taken back, does not have it."""
+        """Choose the distribution's driver if the repository was chosen here, and return whether that is so."""
         was_added = self._node.previewed or self._sources.take_back()
         if not (was_added and self._source.fresh and self._source.chose_version):
             return False
         self._node.end_preview()
-        self._warnings += (self._source.fell_back(error),)
-        self._source = ChosenSource("distribution", NO_VERSION, why=self._source.why)
+        version, why = self._source.version, self._source.why
+        self._warnings += (
+            f"source: auto has chosen branch {version} of NVIDIA's repository, as {why}, which does not have it "
+            f"({error.cause}): the distribution's driver is taken. Next step: set nvidia_driver_source and "
+            "nvidia_driver_version to what you want",
+        )
+        self._source = ChosenSource("distribution", NO_VERSION, why=why)
         desired = replace(self._desired.source, name="distribution", repository=None)
         self._desired = replace(self._desired, source=desired, version=NO_VERSION)
         return True
 
     def _spared(self, state: DriverState) -> Plan:
-        """Return the plan for a driver that nobody uses, or what of it is done where somebody does."""
+        """Return the plan for an idle driver, or as much of it as is possible while GPUs are in use."""
         result = self._feasible.plan(state.with_loaded(users=()), self._desired)
         whole = self._whole(result, state)
         if state.loaded.driver is None or not (disrupts(whole) or whole.reboot_required):
@@ -283,7 +274,7 @@ class DriverCapability:
         return refused or self._gate.about(self._feasible.plan(busy, self._desired), busy, notes)
 
     def _whole(self, known: Plan, state: DriverState) -> Plan:
-        """Return the plan with what is only planned for sure once its steps are done, as check mode does."""
+        """Return the plan with the steps that follow once the known ones are carried out, as check mode plans them."""
         if not known.more or self._check_mode or state.loaded.driver is None:
             return known
         try:
@@ -293,7 +284,7 @@ class DriverCapability:
             return known  # it is known once the lists are there
 
     def apply(self, step: Step) -> None:
-        """Carry out one step; who has a GPU is asked once more before the first that takes the driver."""
+        """Carry out one step; before the first that replaces the driver, GPU users are looked for once more."""
         if replaces(Plan((step,))) and not self._begun:
             self._gate.last_look()
             self._begun = True

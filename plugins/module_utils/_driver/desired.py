@@ -10,7 +10,7 @@ import re
 import typing as t
 
 from .._base import distributions
-from .._base.errors import InputError, NodeError
+from .._base.errors import InputError
 from .._base.packages import repository
 from .._base.packages.repository import Repository
 from .._base.steps import Step
@@ -181,14 +181,6 @@ class ChosenSource(t.NamedTuple):
     fresh: bool = False
     chose_version: bool = False
 
-    def fell_back(self, error: NodeError) -> str:
-        """Return the warning that the repository does not have the version that was chosen."""
-        return (
-            f"source: auto has chosen branch {self.version} of NVIDIA's repository, as {self.why}, which does not have "
-            f"it ({error.cause}): the distribution's driver is taken. Next step: set nvidia_driver_source and "
-            "nvidia_driver_version to what you want"
-        )
-
     def explain(self, steps: t.Iterable[Step]) -> t.Tuple[Step, ...]:
         """Return the steps, with the reason in the one that adds a repository which the user has not named."""
         return tuple(
@@ -245,17 +237,13 @@ def _installed_source(
     version = desired.version
     if not version:
         # The branch of the driver on the node where that runs the GPUs, else the one that is supported longest.
-        newest = max(
-            state.loaded.libraries, key=lambda library: library.numbers, default=NO_VERSION
-        )
-        version, table = Version(newest.branch), desired.releases
-        if not version or not best_versions([version], state.machine.gpus):
-            machine = state.machine
-            version = (
-                longest_supported_branch(table, machine.today, machine.gpus)
-                if table
-                else NO_VERSION
-            )
+        libraries, table, machine = state.loaded.libraries, desired.releases, state.machine
+        newest = max(libraries, key=lambda library: library.numbers, default=NO_VERSION)
+        version = Version(newest.branch)
+        if not version or not best_versions([version], machine.gpus):
+            version = NO_VERSION
+            if table:
+                version = longest_supported_branch(table, machine.today, machine.gpus)
     return ChosenSource("repository", version, repository, "the node's driver is from one")
 
 

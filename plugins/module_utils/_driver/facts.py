@@ -27,13 +27,50 @@ from .kernel.modules import Dkms, Modules, SigningKey
 from .kernel.persistence import NOT_ASKED, Persistence
 from .packages.names import Names, is_driver, order
 from .record import Record
-from .traits import Traits
 
 OUTAGE_HINT = (
     "see that the node reaches the repository, by the address and the proxy in its file, or disable it if the driver "
     "does not come from there, then run again"
 )
 KERNEL_FLAVOUR = re.compile(r"-([a-z][a-z0-9-]*)$")
+
+
+@dataclasses.dataclass(frozen=True)
+class Traits:
+    """What distinguishes a family; the defaults are those of a distribution that is not supported.
+
+    Attributes:
+        name: As gpu.node's table of distributions has it.
+        apt: Whether its package manager is apt.
+        pattern: Regular expression of the names of all packages that have kernel modules of the driver.
+        archive: The part of the distribution's own archive that has its driver. Empty if NVIDIA's repository alone
+            has it.
+        has_precompiled: Whether users choose between precompiled kernel modules and those that DKMS builds.
+        module: The module of dnf that has the driver in streams.
+        locking: The package without which no package can be held.
+        builds: Whether kernel modules are built for one kernel and may serve others.
+        kernels: Regular expression of the kernels that are installed along with kernel modules.
+        unhold: The command that releases a hold.
+        purge: The command that removes packages.
+    """
+
+    name: str = ""
+    apt: bool = False
+    pattern: str = ""
+    archive: str = ""
+    has_precompiled: bool = False
+    module: str = ""
+    locking: str = ""
+    builds: bool = False
+    kernels: str = ""
+    unhold: str = "apt-mark unhold"
+    purge: str = "apt-get purge"
+
+    def type_of(self, package: str) -> str:
+        """Return the type of the kernel modules in a package, or an empty string if it has none."""
+        if not re.fullmatch(self.pattern, package):
+            return ""
+        return "open" if "open" in package.split("-") else "proprietary"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -70,7 +107,7 @@ class Machine:
 
 
 class Installed(t.NamedTuple):
-    """What NVIDIA's installer has left: a version, empty where it left nothing; what its run needs."""
+    """What NVIDIA's installer has left: a version, empty if it left nothing; what its run needs."""
 
     version: Version = NO_VERSION
     dkms: bool = False
@@ -79,7 +116,7 @@ class Installed(t.NamedTuple):
 
 
 class Streams(t.NamedTuple):
-    """The stream of dnf's module that is enabled, empty where none is, and what each has, where one must be chosen.
+    """The stream of dnf's module that is enabled, empty if none is, and what each has, where one must be chosen.
 
     ``offered`` are (name, architecture, version) of a stream's packages.
     """
@@ -103,7 +140,7 @@ class Software(Packages):
         foreign_sources: Path of that file if somebody else has written it, else empty.
         repository: The files of the repository that gpu.node has made known.
         streams: The streams of dnf's module.
-        surplus: Packages added for components that are no longer wanted.
+        surplus: Packages added for components that are no longer needed.
         removal: What removing all additions comes to. None unless it is asked for and dpkg is in order.
         back: Versions of others' packages that an adoption has exchanged. None if they can't be had any more.
         runfile: What NVIDIA's own installer has left.
@@ -207,20 +244,16 @@ class History:
     unanswered: t.Mapping[str, str] = dataclasses.field(default_factory=dict)
     excluded: t.FrozenSet[str] = frozenset()
 
-    @property
-    def outage(self) -> str:
-        """Return which repositories do not answer, and why, for people; empty if all do."""
-        reasons = self.unanswered.items()
-        return "; ".join(
-            f"the repository {name} does not answer: {reason}" for name, reason in reasons
-        )
-
     def explain(self, missing: t.Iterable[str]) -> t.Tuple[str, str]:
         """Return why packages are not offered, as far as it is known, and the next step."""
         excluded = sorted(self.excluded.intersection(missing))
         if excluded:
             return f"dnf's configuration excludes {', '.join(excluded)}", EXCLUSION_HINT
-        return (self.outage, OUTAGE_HINT) if self.unanswered else ("", "")
+        outages = "; ".join(
+            f"the repository {name} does not answer: {reason}"
+            for name, reason in self.unanswered.items()
+        )
+        return (outages, OUTAGE_HINT) if outages else ("", "")
 
 
 @dataclasses.dataclass(frozen=True)

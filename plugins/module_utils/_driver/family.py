@@ -10,24 +10,26 @@ import typing as t
 from .._base.steps import Step
 from .branches import NO_VERSION, Version
 from .desired import Desired
-from .facts import DriverState
+from .facts import DriverState, Traits
 from .kernel.modules import SigningKey, refuse_key
 from .packages.names import Names, Offer, Requirements
 from .packages.versions import Choice, built, otherwise
 from .record import Record
-from .traits import Traits
 
 
-class Family(t.Protocol):
-    """What differs between the families beyond their traits, with what most of them have in common."""
+class Family:
+    """What differs between the families beyond their traits, with what most of them have in common.
+
+    This class by itself is a distribution whose packages are not known.
+    """
 
     traits: Traits = Traits()
 
     # --- names: which packages there are, and what has to be asked of the sources before ---
 
     def names(self, offered: Offer, requirements: Requirements) -> Names:
-        """Return the packages that fit what is wanted."""
-        raise NotImplementedError
+        """Return the packages that fit the requirements."""
+        return Names()
 
     def prefixes(self, requirements: Requirements) -> t.Tuple[str, ...]:
         """Return the prefixes of the package names that decide which packages there are."""
@@ -54,11 +56,11 @@ class Family(t.Protocol):
         return set()
 
     def choose(self, state: DriverState, desired: Desired, kind: str) -> Choice:
-        """Return one version of the driver that all its packages are offered in."""
+        """Return one version of the driver in which all its packages are offered."""
         return built(state, desired, kind)
 
     def newest(self, state: DriverState, desired: Desired, kind: str) -> Version:
-        """Return the newest version that is offered of a branch, which is the version that is desired."""
+        """Return the newest version that is offered of the desired branch."""
         return self.choose(state, desired, kind).version or NO_VERSION
 
     def unusable(self, state: DriverState, steps: t.Iterable[Step], refusal: str) -> t.List[str]:
@@ -133,11 +135,11 @@ class Family(t.Protocol):
         return []
 
     def waits(self, state: DriverState, choice: Choice) -> str:
-        """Say that only a newer kernel has the modules, and is to be booted."""
+        """Return why a newer kernel must be booted, which alone has the modules; empty if it need not."""
         return ""
 
     def remedy(self, state: DriverState, choice: Choice, kernel: str) -> str:
-        """Say what a kernel without modules lacks, and what to do."""
+        """Return what a kernel without modules lacks, and the next step."""
         headers = state.software.names.headers.package_for(kernel) if choice.dkms else ""
         package = state.software.packages.get(headers)
         if package and not package.gone:
@@ -145,12 +147,29 @@ class Family(t.Protocol):
         return otherwise(headers)
 
 
-class Unsupported(Family):
-    """A distribution whose packages are not known."""
-
-    def names(self, offered: Offer, requirements: Requirements) -> Names:
-        """Return no packages."""
-        return Names()
+UNSUPPORTED = Family()
 
 
-UNSUPPORTED = Unsupported()
+def load_family(name: str) -> Family:
+    """Return the family of that name, or UNSUPPORTED if there is none.
+
+    A family is imported when it is needed, since a node compiles whatever a module imports at each run. The imports
+    are statements, as Ansible sends a module only the files that it finds in import statements.
+    """
+    if name == "debian":
+        from .families.debian import DEBIAN
+
+        return DEBIAN
+    if name == "ubuntu":
+        from .families.ubuntu import UBUNTU
+
+        return UBUNTU
+    if name == "rhel":
+        from .families.rhel import RHEL
+
+        return RHEL
+    if name == "suse":
+        from .families.suse import SUSE
+
+        return SUSE
+    return UNSUPPORTED

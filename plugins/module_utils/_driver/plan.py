@@ -22,8 +22,8 @@ from .kernel import device_nodes, persistence
 from .kernel.modules import blacklists, render
 from .module_options import declared, in_force
 from .module_options.in_force import MODPROBE_FILE
-from .module_options.record import as_options, as_texts
 from .packages.versions import Choice, Draft
+from .record import as_texts, parse_pairs
 from .sources import packages, preinstalled, runfile
 
 SourcePlan = t.Callable[[Family, DriverState, Desired, bool], Draft]
@@ -46,24 +46,24 @@ def plan(family: Family, state: DriverState, desired: Desired, *, check_mode: bo
         return dataclasses.replace(taken_back, steps=_marked(taken_back.steps, state))
     if desired.source.name != "preinstalled":
         _check(family, state, desired)
-    _check_kernel(state, desired)
+    _judge(state, desired, desired.version, desired.kernel.module_type)
+    if state.loaded.modules.foreign and _render_modprobe(state, desired)[0]:
+        raise not_ours(MODPROBE_FILE, "options of kernel modules")
     source = SOURCES.get(desired.source.name, packages.plan)
     steps, choice = source(family, state, desired, check_mode)
     before = report.describe(state)
     if choice is None:
         return Plan(steps, before, before, more=bool(steps))
     state = state.with_software(names=choice.names)
-    of_kernel = plan_kernel(family, state, desired, choice)
-    reboot = of_kernel.reboot
-    if desired.source.name == "preinstalled":
-        reboot += removal.mismatched_libraries(state)
-    steps = (*steps, *of_kernel.steps)
+    kernel_steps, reboot, warnings = _plan_kernel(family, state, desired, choice)
+    steps = (*steps, *kernel_steps)
+    mismatch = desired.source.name == "preinstalled" and removal.mismatched_libraries(state)
     return Plan(
-        _marked(steps, state, choice, reboot=bool(of_kernel.reboot)),
+        _marked(steps, state, choice, reboot=bool(reboot)),
         before,
         report.after(state, choice, steps),
-        reboot_required=reboot,
-        warnings=report.warnings(family, state, desired, choice, steps) + of_kernel.warnings,
+        reboot_required=(*reboot, *(mismatch or ())),
+        warnings=report.warnings(family, state, desired, choice, steps) + warnings,
     )
 
 
@@ -108,34 +108,13 @@ def _check_platform(machine: Machine) -> None:
         )
 
 
-class KernelPlan(t.NamedTuple):
-    """The kernel's part of a plan.
+def _plan_kernel(
+    family: Family, state: DriverState, desired: Desired, choice: Choice
+) -> t.Tuple[t.List[Step], t.Tuple[str, ...], t.Tuple[str, ...]]:
+    """Return the kernel's steps, why a reboot is needed, and warnings about options and device nodes.
 
-    Attributes:
-        steps: In their order.
-        reboot: Why a reboot is needed, empty if none is.
-        warnings: What is to be said of options and device nodes.
+    The services start if the driver is or gets loaded.
     """
-
-    steps: t.Tuple[Step, ...]
-    reboot: t.Tuple[str, ...]
-    warnings: t.Tuple[str, ...]
-
-
-def _check_kernel(state: DriverState, desired: Desired) -> None:
-    """Refuse options that can't be written, or that the desired version does not have.
-
-    Raises:
-        NodeError: if somebody else has written the modprobe file.
-        InputError: if a release of the driver lacks an option.
-    """
-    _judge(state, desired, desired.version, desired.kernel.module_type)
-    if state.loaded.modules.foreign and _render_modprobe(state, desired)[0]:
-        raise not_ours(MODPROBE_FILE, "options of kernel modules")
-
-
-def plan_kernel(family: Family, state: DriverState, desired: Desired, choice: Choice) -> KernelPlan:
-    """Return the kernel's steps; the services start where the driver is or gets loaded."""
     exchange, reboot = _exchange(family, state, desired, choice)
     steps = _modprobe_steps(state, desired)
     loaded, names = state.loaded, choice.names
@@ -167,7 +146,7 @@ def plan_kernel(family: Family, state: DriverState, desired: Desired, choice: Ch
         *persistence.warnings(loaded.persistence),
         *device_nodes.warnings(loaded.device_nodes),
     )
-    return KernelPlan(tuple(steps), reboot, warnings)
+    return steps, reboot, warnings
 
 
 def _changed_options(state: DriverState, desired: Desired) -> t.Dict[str, str]:
@@ -175,7 +154,7 @@ def _changed_options(state: DriverState, desired: Desired) -> t.Dict[str, str]:
     load, record = state.loaded.load, state.history.record
     if not load:
         return {}
-    written = as_options(record.options) or in_force.parse_own(state.loaded.modules.own or "")
+    written = parse_pairs(record.options, "=") or in_force.parse_own(state.loaded.modules.own or "")
     return in_force.changed(desired.kernel.module_options, written, record.before_load(load))
 
 
@@ -198,7 +177,7 @@ def _render_modprobe(state: DriverState, desired: Desired) -> t.Tuple[str, bool]
 
 
 def _modprobe_steps(state: DriverState, desired: Desired) -> t.List[Step]:
-    """Keep nouveau away from the GPUs and set the modules' options, in the initramfs as well.
+    """Return the step that blacklists nouveau and sets the modules' options, in each initramfs as well.
 
     A blacklist of ours stays though the packages may have brought theirs: the kernel reads both.
     """
@@ -261,16 +240,18 @@ def _exchange(
 def _obstacle(state: DriverState) -> str:
     """Return why the loaded modules can't be exchanged now, empty if they can."""
     loaded = state.loaded
-    if not loaded.reload_note and loaded.users:
+    if loaded.reload_note:
+        return loaded.reload_note
+    if loaded.users:
         parts = ", ".join(map(str, loaded.users)), holders.advice(loaded.users)
         return f"processes have the GPUs open: {'; '.join(filter(None, parts))}"
-    if not loaded.reload_note and loaded.allocated:
+    if loaded.allocated:
         return f"pods have been given GPUs: {', '.join(loaded.allocated)}"
-    return loaded.reload_note
+    return ""
 
 
 def _difference(state: DriverState, desired: Desired, choice: Choice) -> str:
-    """Return how the loaded driver differs from the desired one, empty if it does not."""
+    """Return how the loaded driver or its options differ from the desired ones, empty if they do not."""
     if state.loaded.driver is None:
         return ""
     version, kind = state.loaded.driver
@@ -280,11 +261,6 @@ def _difference(state: DriverState, desired: Desired, choice: Choice) -> str:
         )
     if kind != choice.kind:
         return f"the {kind} kernel modules are loaded, the packages have the {choice.kind} ones"
-    return _other_options(state, desired)
-
-
-def _other_options(state: DriverState, desired: Desired) -> str:
-    """Return how the options of the loaded modules differ from the desired ones, empty if they do not."""
     modules = state.loaded.modules
     differences = in_force.differing(
         desired.kernel.module_options, modules.options, modules.overruled
@@ -295,8 +271,9 @@ def _other_options(state: DriverState, desired: Desired) -> str:
         if name.partition(".")[0] in modules.present and name not in modules.overruled
     }
     differences += in_force.unseen(desired.kernel.module_options, changed, modules.options)
-    text = f"the modules were loaded with other options: {', '.join(differences)}"
-    return text if differences else ""
+    if not differences:
+        return ""
+    return f"the modules were loaded with other options: {', '.join(differences)}"
 
 
 def _enable_service(
@@ -330,36 +307,29 @@ def _marked(
     *,
     reboot: bool = False,
 ) -> t.Tuple[Step, ...]:
-    """Return the steps with what they need: idle GPUs if they replace the loaded driver, a reboot to take effect."""
+    """Return the steps with what they need: idle GPUs if they replace the loaded driver, or a reboot."""
     marked = []
     for step in steps:
         needs = [*step.needs]
-        if reboot and step.action == "install" and _changes_driver(step, choice):
-            needs.append("reboot")
+        if reboot and step.action == "install":
+            # Not if it brings only what the driver is built with.
+            targets = choice.targets.keys() if choice else set()
+            if step.params["remove"] or targets & step.params["packages"].keys():
+                needs.append("reboot")
         if state.loaded.driver and IDLE_GPU not in needs and _takes_driver(step, state, choice):
             needs.append(IDLE_GPU)
         marked.append(dataclasses.replace(step, needs=tuple(needs)))
     return tuple(marked)
 
 
-def _changes_driver(step: Step, choice: t.Optional[Choice]) -> bool:
-    """Return whether a transaction has packages of the driver, and not only what it is built with."""
-    targets = choice.targets if choice else {}
-    return bool(step.params["remove"] or targets.keys() & step.params["packages"].keys())
-
-
 def _takes_driver(step: Step, state: DriverState, choice: t.Optional[Choice]) -> bool:
     """Return whether a step takes the loaded driver from its users."""
     if step.action == "remove":
         return any(step.params[key] for key in ("packages", "back", "fabric"))
-    if step.action == "install" and choice is not None:
-        return _replaces_packages(step.params, state, choice)
-    return step.action in ("runfile", "uninstall")
-
-
-def _replaces_packages(params: t.Mapping[str, t.Any], state: DriverState, choice: Choice) -> bool:
-    """Return whether a transaction brings another driver than the loaded one in place of one that is installed."""
-    software = state.software
+    if step.action != "install" or choice is None:
+        return step.action in ("runfile", "uninstall")
+    # A transaction that brings another driver than the loaded one in place of one that is installed.
+    software, params = state.software, step.params
     if (choice.version, choice.kind) == state.loaded.driver:
         return False
     if not any(map(software.installed, software.packages)):

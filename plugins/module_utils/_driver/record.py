@@ -8,14 +8,18 @@ from __future__ import annotations
 import dataclasses
 import typing as t
 
-from .module_options.record import Written
+from .._base.packages import package
 
 
 @dataclasses.dataclass(frozen=True)
-class Record(Written):
+class Record(package.Record):
     """The additions to a node, and what they replaced. Packages with their versions are "name version".
 
     Attributes:
+        modprobe: Whether our modprobe file, or what an initramfs has of it, must be removed.
+        options: The options of kernel modules in that file, as "name=value".
+        pending: Options that have changed since the modules were loaded, as "load name=value" with the former value.
+        initramfs: The marks of those that do not contain the file.
         sources: Whether a file of ours enables components of the distribution's own sources.
         service: Whether the persistence daemon's service was enabled.
         fabric: Whether the Fabric Manager's service was enabled.
@@ -33,6 +37,10 @@ class Record(Written):
         persistence_mode: Whether the persistence daemon's unit has our drop-in.
     """
 
+    modprobe: bool = False
+    options: t.FrozenSet[str] = frozenset()
+    pending: t.FrozenSet[str] = frozenset()
+    initramfs: t.FrozenSet[str] = frozenset()
     sources: bool = False
     service: bool = False
     fabric: bool = False
@@ -52,14 +60,27 @@ class Record(Written):
     @property
     def adopted_versions(self) -> t.Dict[str, str]:
         """Return the versions of adopted packages when they were taken over, by package."""
-        return parse_versions(self.adopted)
+        return parse_pairs(self.adopted, " ")
 
     @property
     def foreign_packages(self) -> t.Dict[str, str]:
         """Return the versions that ``state: absent`` restores of packages that were not ours, by package."""
-        return {**self.adopted_versions, **parse_versions(self.earlier)}
+        return {**self.adopted_versions, **parse_pairs(self.earlier, " ")}
+
+    def before_load(self, load: str) -> t.Dict[str, str]:
+        """Return what the loaded modules were given of options that have changed since."""
+        rows = (row.partition(" ") for row in self.pending)
+        options = (option for row_load, _space, option in rows if row_load == load)
+        return parse_pairs(options, "=")
 
 
-def parse_versions(packages: t.Iterable[str]) -> t.Dict[str, str]:
-    """Return versions by package, from texts such as "nvidia-driver-580 580.95.05"."""
-    return {name: version for name, _space, version in (text.partition(" ") for text in packages)}
+def parse_pairs(texts: t.Iterable[str], separator: str) -> t.Dict[str, str]:
+    """Return values by name, from texts such as "nvidia-driver-580 580.95.05" or "name=value"."""
+    return {
+        name: value for name, _separator, value in (text.partition(separator) for text in texts)
+    }
+
+
+def as_texts(options: t.Mapping[str, str]) -> t.FrozenSet[str]:
+    """Return options as "name=value"."""
+    return frozenset(f"{name}={value}" for name, value in options.items())

@@ -73,7 +73,7 @@ def _packages(state: DriverState) -> t.Tuple[str, ...]:
 
 
 def _reboot(state: DriverState, added: Record, installed: t.Iterable[str]) -> t.Tuple[str, ...]:
-    """Return why a driver that gpu.node had a hand in must leave the kernel.
+    """Return why a reboot is needed: a driver that gpu.node installed is loaded and its packages are gone.
 
     A loaded driver that others have brought is not judged.
     """
@@ -84,7 +84,7 @@ def _reboot(state: DriverState, added: Record, installed: t.Iterable[str]) -> t.
 
 
 def mismatched_libraries(state: DriverState) -> t.Tuple[str, ...]:
-    """Say that the loaded driver and its libraries are not of one version."""
+    """Return why a reboot is needed if the loaded driver and its libraries are of different versions."""
     libraries, driver = state.loaded.libraries, state.loaded.driver
     if driver is None or not libraries or driver.version in libraries:
         return ()
@@ -111,11 +111,6 @@ def _steps(state: DriverState, packages: t.Sequence[str]) -> t.List[Step]:
         "fabric": record.fabric and software.names.fabric not in packages,
         "kernels": state.loaded.modules.images if record.modprobe else (),
     }
-    return [*steps, Step("remove", _summary(state, packages), params)]
-
-
-def _summary(state: DriverState, packages: t.Sequence[str]) -> str:
-    record = state.history.record
     asked = ", ".join(name for name in packages if name in record.requested) or "dependencies only"
     removed = f"remove the {len(packages)} packages that were added ({asked})"
     extras = (
@@ -128,4 +123,5 @@ def _summary(state: DriverState, packages: t.Sequence[str]) -> str:
     )
     parts = [removed if packages else "forget the record of additions"]
     parts += [text for added, text in extras if added]
-    return adoption.in_words(state, " and ".join(parts))
+    summary = adoption.in_words(state, " and ".join(parts))
+    return [*steps, Step("remove", summary, params)]

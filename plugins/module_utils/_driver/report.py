@@ -46,7 +46,7 @@ def describe(state: DriverState) -> t.Dict[str, t.Any]:
 
 
 def after(state: DriverState, choice: Choice, steps: t.Iterable[Step]) -> t.Dict[str, t.Any]:
-    """Return the same as it will be after the steps."""
+    """Return the description of the driver as it will be after the steps."""
     result = describe(state)
     targets = {name: version or choice.awaited for name, version in choice.targets.items()}
     result["packages"] = {**result["packages"], **targets}
@@ -91,19 +91,28 @@ def warnings(
     result: t.List[str] = []
     if desired.source.name != "preinstalled":
         is_installing = any(step.action == "install" for step in steps)
-        result += branches.gpu_warnings(choice.version, state.machine.gpus)
-        result += _of_install(state, choice) if is_installing else _of_node(family, state, choice)
+        unsupported = branches.unsupported_gpus(choice.version or NO_VERSION, state.machine.gpus)
+        result += [
+            f"the {architecture} GPU {address} does not run with the driver {choice.version}: "
+            f"{branches.describe_range(architecture)}"
+            for address, architecture in unsupported
+        ]
+        result += (
+            _install_warnings(state, choice)
+            if is_installing
+            else _module_warnings(family, state, choice)
+        )
         result += [
             f"{path} keeps the driver from being loaded ({line}): after a boot no GPU works. Next step: take that out"
             for path, line in state.loaded.modules.kept_away.items()
         ]
-        result += _of_hardware(state)
+        result += _hardware_warnings(state)
         if not any(step.action in ("repair", "install") for step in steps):
             result += filter(None, [describe_broken(broken_others(state, choice))])
-    return (*result, *_of_release(family, state, desired, choice.version or NO_VERSION))
+    return (*result, *_release_warnings(family, state, desired, choice.version or NO_VERSION))
 
 
-def _of_install(state: DriverState, choice: Choice) -> t.List[str]:
+def _install_warnings(state: DriverState, choice: Choice) -> t.List[str]:
     """Return the warnings about packages that are to be installed."""
     result, software = [], state.software
     if choice.dkms and not state.machine.headers and not offered_headers(state):
@@ -123,7 +132,7 @@ def _of_install(state: DriverState, choice: Choice) -> t.List[str]:
     return result
 
 
-def _of_node(family: Family, state: DriverState, choice: Choice) -> t.List[str]:
+def _module_warnings(family: Family, state: DriverState, choice: Choice) -> t.List[str]:
     """Return the warnings about kernel modules and firmware that are on the node."""
     loaded = state.loaded
     result = [
@@ -151,7 +160,7 @@ def _of_node(family: Family, state: DriverState, choice: Choice) -> t.List[str]:
     return result
 
 
-def _of_hardware(state: DriverState) -> t.List[str]:
+def _hardware_warnings(state: DriverState) -> t.List[str]:
     """Return the warnings about NVSwitches without a manager, and a node without GPUs."""
     result, machine, names = [], state.machine, state.software.names
     if machine.nvswitch and not names.fabric:
@@ -169,7 +178,7 @@ def _of_hardware(state: DriverState) -> t.List[str]:
     return result
 
 
-def _of_release(
+def _release_warnings(
     family: Family, state: DriverState, desired: Desired, version: Version
 ) -> t.List[str]:
     """Return the warnings about the version that a plan leads to, and about the lists that it was chosen by."""
@@ -193,16 +202,20 @@ def _of_release(
 def facts(state: DriverState) -> t.Dict[str, t.Any]:
     """Return the node's hardware, kernel, firmware, services and GPU clients, JSON-able."""
     machine, software, loaded = state.machine, state.software, state.loaded
-    key = machine.signing_key
+    key, modules = machine.signing_key, loaded.modules
+    nouveau = "loaded" if loaded.nouveau else "absent"
+    if modules.nouveau and not loaded.nouveau:
+        is_blacklisted = modules.blacklisted or "nouveau" in (modules.own or "")
+        nouveau = "blacklisted" if is_blacklisted else "available"
     return {
         "gpus": dict(machine.gpus),
         "nvswitch": machine.nvswitch,
         "kernel": machine.kernel,
         "headers": machine.headers,
         "held": sorted(filter(software.held, software.names.relevant)),
-        "nouveau": _nouveau(state),
-        "kernels_without_driver": list(loaded.modules.bare),
-        "stale_initramfs": list(loaded.modules.stale),
+        "nouveau": nouveau,
+        "kernels_without_driver": list(modules.bare),
+        "stale_initramfs": list(modules.stale),
         "secure_boot": key is not None,
         "signing_key": key.path if key else "",
         "signing_key_state": key.state if key else "",
@@ -212,16 +225,6 @@ def facts(state: DriverState) -> t.Dict[str, t.Any]:
         "fabric_manager": loaded.fabric.get("ActiveState", ""),
         "gpu_users": [str(user) for user in loaded.users],
     }
-
-
-def _nouveau(state: DriverState) -> str:
-    modules = state.loaded.modules
-    if state.loaded.nouveau:
-        return "loaded"
-    if not modules.nouveau:
-        return "absent"
-    is_ours = "nouveau" in (modules.own or "")
-    return "blacklisted" if modules.blacklisted or is_ours else "available"
 
 
 def installed(state: DriverState) -> Version:

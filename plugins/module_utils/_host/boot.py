@@ -114,5 +114,5 @@ BOOT = Boot(CONFIG, UNIT, "sets the host", "boot")
 
 
 def text(lines: t.Sequence[str]) -> t.Optional[str]:
-    """Return the program's text, None where it has nothing to do at boot."""
+    """Return the program's text, None if it has nothing to do at boot."""
     return "\n".join([PROGRAM, *lines, "exit $status\n"]) if lines else None

@@ -13,6 +13,7 @@ from .._base.steps import Plan, Step
 from .._machine.host import Host
 from .._machine.own_files import OwnFiles
 from .._node.machine import boot as on_node
+from .._node.machine.recorded import existing
 from . import boot, iommu, live, memlock
 from .command_line import OFF, options_for_mode, parse_vendor
 from .live import ACS, HUGEPAGES, DesiredValues, Facts, Values, kind, parse_pages
@@ -53,7 +54,15 @@ class HostCapability:
         self._host = host
         self._absent = params["state"] == "absent"
         self._iommu = "" if self._absent or params["iommu"] == UNMANAGED else str(params["iommu"])
-        self._values = DesiredValues() if self._absent else _desired_values(params)
+        self._values = DesiredValues()
+        if not self._absent:
+            governor = params["governor"]
+            self._values = DesiredValues(
+                acs=params["acs"] != UNMANAGED,
+                pages=parse_pages(params["hugepages"]),
+                governor="" if governor == UNMANAGED else governor,
+                numa=params["numa_balancing"] != UNMANAGED,
+            )
         limit = UNMANAGED if self._absent else params["memlock"]
         self._limit = None if limit == UNMANAGED else memlock.parse(limit)
         checked_timeout(params["lock_timeout"])
@@ -75,7 +84,7 @@ class HostCapability:
             )
         if self._values or self._host.exists(boot.CONFIG):
             state = state._replace(boot=on_node.observe(self._host, boot.BOOT))
-        limits = observe.memlock(self._host)
+        limits = existing(self._host, memlock.PATHS)
         if self._limit is not None or limits:
             state = state._replace(
                 limits=limits,
@@ -200,13 +209,3 @@ class HostCapability:
             self._host.remove(PATH)
         else:
             self._host.write(PATH, dump(record), mode=0o644)
-
-
-def _desired_values(params: t.Mapping[str, t.Any]) -> DesiredValues:
-    governor = params["governor"]
-    return DesiredValues(
-        acs=params["acs"] != UNMANAGED,
-        pages=parse_pages(params["hugepages"]),
-        governor="" if governor == UNMANAGED else governor,
-        numa=params["numa_balancing"] != UNMANAGED,
-    )

@@ -26,7 +26,8 @@ OPTIONS_BY_MODE: t.Mapping[t.Tuple[str, str], Words] = {
 # What no later word takes back.
 AGAINST_PT = ("iommu=off", "amd_iommu=off")
 VENDOR = re.compile(r"^(?:vendor_id|CPU implementer)\s*:\s*(\S+)", re.M)
-LINUX = re.compile(r"^\s*linux(?:16|efi)?\s+\S+[ \t]+(.*)$", re.M)
+# The command line of an entry, of which the first is booted: in a grub.cfg, and as grubby --info=DEFAULT prints it.
+GRUB = re.compile(r"^\s*linux(?:16|efi)?\s+\S+[ \t]+(.*)$", re.M)
 GRUBBY = re.compile(r'^args="(.*)"$', re.M)
 ENTRY = re.compile(r"^options[ \t]+(.*)$", re.M)
 # What a boot loader and kernel-install add by themselves.
@@ -56,38 +57,35 @@ def options_for_mode(mode: str, vendor: str) -> Words:
     return OPTIONS_BY_MODE[mode, vendor]
 
 
-def has(cmdline: t.Sequence[str], option: str) -> bool:
-    """Return whether a command line says so: of options of one name the last counts, whose values have commas."""
+def has_option(cmdline: t.Sequence[str], option: str) -> bool:
+    """Return whether the kernel command line sets an option.
+
+    The last occurrence of an option wins; its value may be a comma-separated list.
+    """
     name, value = parameter(option)
     values = [each.value or "" for each in map(parameter, cmdline) if each.name == name]
     return bool(values) and (value or "") in values[-1].split(",")
 
 
 def lacking(cmdline: t.Sequence[str], options: t.Iterable[str]) -> Words:
-    """Return those that a command line does not say."""
-    return tuple(option for option in options if not has(cmdline, option))
+    """Return the options that a command line does not set."""
+    return tuple(option for option in options if not has_option(cmdline, option))
 
 
 def same_keys(cmdline: t.Iterable[str], options: t.Iterable[str]) -> Words:
-    """Return those words that have the name of one of the others."""
+    """Return the words of a command line that have the name of one of the options."""
     names = {parameter(word).name for word in options}
     return tuple(word for word in cmdline if parameter(word).name in names)
 
 
-def grub(text: str) -> t.Optional[Words]:
-    """Return the command line of a grub.cfg's first entry, which is what is booted; None where it has no entry."""
-    match = LINUX.search(text)
-    return None if match is None else split(match[1])
-
-
-def grubby(text: str) -> t.Optional[Words]:
-    """Return the command line that grubby --info=DEFAULT tells of, None where it tells of none."""
-    match = GRUBBY.search(text)
+def parse(text: str, entry: t.Pattern[str]) -> t.Optional[Words]:
+    """Return the command line of the first entry in a grub.cfg or in what grubby prints, None if there is none."""
+    match = entry.search(text)
     return None if match is None else split(match[1])
 
 
 def entries(texts: t.Iterable[str], machine_id: str) -> t.Optional[Words]:
-    """Return the words that all entries of a machine have in common, None where there is no entry.
+    """Return the words that all entries of a machine have in common, None if there is no entry.
 
     ``texts`` are those of the files of systemd-boot; those of another system on the same disk have another machine-id.
     """
@@ -99,7 +97,7 @@ def entries(texts: t.Iterable[str], machine_id: str) -> t.Optional[Words]:
     ]
     if not lines:
         return None
-    return tuple(word for word in lines[0] if all(has(line, word) for line in lines[1:]))
+    return tuple(word for word in lines[0] if all(has_option(line, word) for line in lines[1:]))
 
 
 def edited(cmdline: t.Iterable[str], added: t.Iterable[str], removed: t.Collection[str]) -> Words:

@@ -21,20 +21,27 @@ WRITE, NOTE = "command_line", "note_reboot"
 def plan(
     current: Iommu, record: CommandLine, mode: str, asked: Words, guests: t.Sequence[str]
 ) -> Plan:
-    """Return the plan; without a mode, to what there was before. ``asked`` are the words that the mode takes.
+    """Return the plan; without a mode, to what there was before.
 
-    NodeError: it can't be carried out. ``guests`` are those that have devices, or might.
+    Args:
+        current: What the kernel is booted with, and will be.
+        record: What earlier runs have added.
+        mode: The desired mode, empty if the IOMMU is not managed.
+        asked: The options that the mode takes.
+        guests: The guests that have devices, or might.
+
+    Raises:
+        NodeError: if it can't be carried out.
     """
     if mode and current.none and not record.added:
         return Plan(before={}, after={}, warnings=(NO_IOMMU,))
     theirs = edited(edited(current.written, (), record.added), record.replaced, ())
     added = lacking(theirs, asked)
-    change = (
-        set(added) != set(record.added) or bool(lacking(current.written, asked)) or current.lost
-    )
+    change = set(added) != set(record.added) or current.lost
+    change = change or bool(lacking(current.written, asked))
     pending = lacking(current.running, asked)
     if asked and not current.loader and not pending:
-        change = False  # who boots this node some other way has seen to it
+        change = False  # what boots this node in another way has the options already
     if change or pending:
         _check(current, mode, asked, theirs, guests)
     removed = tuple(option for option in record.added if option not in added)
@@ -79,7 +86,7 @@ def _reasons(
 
 
 def _elsewhere(current: Iommu, record: CommandLine) -> bool:
-    """Return whether what was written in an earlier boot is not what this one was booted with."""
+    """Return whether the command line was written in an earlier boot, and this boot does not have it."""
     return record.boot not in ("", current.boot)
 
 

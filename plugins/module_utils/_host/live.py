@@ -49,7 +49,11 @@ class Facts(t.NamedTuple):
 
 
 def parse_pages(data: t.Mapping[str, t.Any]) -> t.Dict[int, int]:
-    """Return numbers of huge pages by their size in KiB. InputError: it can't be meant."""
+    """Return numbers of huge pages by their size in KiB.
+
+    Raises:
+        InputError: if a size or a number is not valid.
+    """
     pages = {}
     for key, value in data.items():
         size = SIZE.fullmatch(str(key))
@@ -67,49 +71,42 @@ def pages_file(size: int) -> str:
 
 
 def kind(name: str) -> str:
-    """Return what a value is of."""
+    """Return the setting that a value belongs to."""
     if ADDRESS.fullmatch(name):
         return ACS
     return HUGEPAGES if name.startswith(PAGES) else GOVERNOR if name.startswith(POLICIES) else NUMA
 
 
 def is_known(name: str) -> bool:
-    """Return whether a name is that of a value that is set here."""
+    """Return whether a name is that of a value which gpu.node sets."""
     return bool(ADDRESS.fullmatch(name) or FILES.fullmatch(name))
 
 
 def boot_lines(asked: DesiredValues) -> t.List[str]:
-    """Return the lines of the program that does the same at boot."""
-    lines = [
-        f'put {count} "$root"{pages_file(size)}' for size, count in sorted(asked.pages.items())
-    ]
+    """Return the lines of the program that set the same values at boot."""
+    sizes = sorted(asked.pages.items())
+    lines = [f'put {count} "$root"{pages_file(size)}' for size, count in sizes]
     lines += ["acs_off"] if asked.acs else []
     if asked.governor:
         lines.append(f'put {asked.governor} "$root"{POLICIES}/policy*/scaling_governor')
     return [*lines, *([f'put 0 "$root"{NUMA_FILE}'] if asked.numa else [])]
 
 
-def desired_values(asked: DesiredValues, current: Values) -> t.Dict[str, str]:
-    """Return the values that are asked for, of those that there are."""
-    of = {ACS: NO_ACS if asked.acs else "", GOVERNOR: asked.governor, NUMA: "0" * asked.numa}
-    desired_values = {name: of[kind(name)] for name in current if of.get(kind(name))}
-    return {
-        **desired_values,
-        **{pages_file(size): str(count) for size, count in asked.pages.items()},
-    }
-
-
 def plan(current: Values, record: Values, asked: DesiredValues, facts: Facts) -> Plan:
-    """Return the steps to what is asked for, and back where nothing asks any more. NodeError: it can't be had."""
-    target = desired_values(asked, current)
-    _check_pages(current, asked, facts)
+    """Return the steps to the desired values, and back to the former ones of settings that are no longer desired.
+
+    Raises:
+        InputError: if the kernel has no such huge pages, or the node has less memory.
+        NodeError: if this host can't be set so.
+    """
+    settings = {ACS: NO_ACS if asked.acs else "", GOVERNOR: asked.governor, NUMA: "0" * asked.numa}
+    # Of the values that there are, those that are asked for.
+    target = {name: settings[kind(name)] for name in current if settings.get(kind(name))}
+    target.update({pages_file(size): str(count) for size, count in asked.pages.items()})
     over = {name: value for name, value in record.items() if name not in target}
-    changes = {
-        name: value
-        for name, value in {**over, **target}.items()
-        if current.get(name, value) != value
-    }
-    _check(changes, asked, facts)
+    values = {**over, **target}.items()
+    changes = {name: value for name, value in values if current.get(name, value) != value}
+    _check(current, changes, asked, facts)
     groups: t.Dict[t.Tuple[str, str, str], t.List[str]] = {}
     for name, value in changes.items():
         groups.setdefault((kind(name), current[name], value), []).append(name)
@@ -130,16 +127,13 @@ def plan(current: Values, record: Values, asked: DesiredValues, facts: Facts) ->
     )
 
 
-def _check_pages(current: Values, asked: DesiredValues, facts: Facts) -> None:
+def _check(current: Values, changes: Values, asked: DesiredValues, facts: Facts) -> None:
     for size, count in asked.pages.items():
         named = f"hugepages.{size // 1024}M" if size < UNITS["G"] else f"hugepages.{size >> 20}G"
         if pages_file(size) not in current:
             raise InputError.of("hugepages", named[10:], "a size that this kernel has")
         if count * size > facts.memory:
             raise InputError.of(named, count, f"less than the {facts.memory >> 20} GiB of memory")
-
-
-def _check(changes: Values, asked: DesiredValues, facts: Facts) -> None:
     kinds = {kind(name) for name in changes}
     if asked.acs and facts.guests:
         raise NodeError(

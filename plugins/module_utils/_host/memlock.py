@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import itertools
 import re
 import typing as t
 
@@ -43,7 +44,11 @@ class Service(t.NamedTuple):
 
 
 def parse(value: str) -> float:
-    """Return a limit in bytes, which may be infinite. InputError: it can't be meant."""
+    """Return a limit in bytes, which may be infinite.
+
+    Raises:
+        InputError: if it is not valid.
+    """
     size = SIZE.fullmatch(value)
     if value != UNLIMITED and (size is None or int(size[1]) < LEAST):
         raise InputError.of("memlock", value, f"{UNLIMITED}, or {LEAST}G or more")
@@ -51,12 +56,12 @@ def parse(value: str) -> float:
 
 
 def limit(text: str) -> float:
-    """Return a limit as systemd and the kernel tell of it; none is infinite."""
+    """Return a limit as systemd and the kernel print it; anything but a number is infinite."""
     return float(text) if text.isdigit() else float("inf")
 
 
 def running(limits: str) -> float:
-    """Return the limit of a process by its /proc/PID/limits; one that does not run is content."""
+    """Return the limit of a process by its /proc/PID/limits; infinite if it does not run."""
     match = LOCKED.search(limits)
     return limit(match[1]) if match else float("inf")
 
@@ -74,11 +79,8 @@ def texts(desired: float) -> t.Dict[str, str]:
     unlimited = desired == float("inf")
     size = "infinity" if unlimited else str(int(desired))
     value = UNLIMITED if unlimited else str(int(desired) // 1024)
-    rows = [
-        f"{subject} {which} memlock {value}\n"
-        for subject in EVERYBODY
-        for which in ("soft", "hard")
-    ]
+    pairs = itertools.product(EVERYBODY, ("soft", "hard"))
+    rows = [f"{subject} {kind} memlock {value}\n" for subject, kind in pairs]
     unit = f"{HEADER}[Service]\nLimitMEMLOCK={size}\n"
     return {LIMITS: HEADER + "".join(rows), **{drop_in(unit_name): unit for unit_name in UNITS}}
 
@@ -112,35 +114,29 @@ def plan(
     target: t.Dict[str, str] = {}
     if desired is not None:
         every = texts(desired)
-        low = {drop_in(service.unit) for service in services if service.starts < desired}
-        target = {path: every[path] for path in PATHS if path in {LIMITS, *low, *there}}
+        paths = {drop_in(service.unit) for service in services if service.starts < desired}
+        target = {path: every[path] for path in PATHS if path in {LIMITS, *paths, *there}}
     write = {path: text for path, text in target.items() if there.get(path) != text}
     remove = [path for path in there if path not in target]
     unread = [service.unit for service in services if service.unread]
     more = desired is not None and bool(unread)  # what they start with is known then
     steps = []
     # Our last file goes once systemd has read all others, so that a run that is killed before can be finished.
-    for paths in (
-        [path for path in remove if path != LIMITS],
-        [path for path in remove if path == LIMITS],
-    ):
+    last = [path for path in remove if path == LIMITS]
+    for gone in ([path for path in remove if path != LIMITS], last):
         parts = [f"write {', '.join(write)}"] if write else []
-        parts += [f"remove {', '.join(paths)}"] if paths else []
+        parts += [f"remove {', '.join(gone)}"] if gone else []
         parts += [f"have systemd read {', '.join(unread)} again"] if unread and not parts else []
         if parts:
-            params = {"write": write, "remove": paths, "systemctl": [["daemon-reload"]]}
+            params = {"write": write, "remove": gone, "systemctl": [["daemon-reload"]]}
             steps.append(Step(FILES, f"memlock: {' and '.join(parts)}", params))
         write, unread = {}, []
     wish = 0 if desired is None else desired
     overruled = [] if steps else [service.unit for service in services if service.starts < wish]
-    late = tuple(
-        service.unit
-        for service in services
-        if service.runs < wish and service.unit not in overruled
-    )
-    sessions = (
-        [] if steps else [path for path, text in login_files.items() if lower(path, text, wish)]
-    )
+    low = [service.unit for service in services if service.runs < wish]
+    late = tuple(unit for unit in low if unit not in overruled)
+    files = {} if steps else login_files
+    sessions = [path for path, text in files.items() if lower(path, text, wish)]
     return Plan(
         tuple(steps),
         dict(there) if steps else {},
@@ -157,7 +153,7 @@ def _warnings(
     sessions: t.Sequence[str],
     logins_without_limits: t.Sequence[str],
 ) -> t.Iterator[str]:
-    """Yield what to say of services that run with less, of those that start with less, and of sessions."""
+    """Yield the warnings about services that run or start with less, and about sessions."""
     if late:
         yield (
             f"host: memlock waits for a restart of {', '.join(late)}: until then what is started there may lock less. "

@@ -48,7 +48,7 @@ class HostRecord(t.NamedTuple):
 class Iommu(t.NamedTuple):
     """What the kernel is booted with, and will be.
 
-    ``loader`` is the boot loader's name, empty where it is not known and then ``why``; ``replaces`` tells that it has
+    ``loader`` is the boot loader's name, empty if it is not known and then ``why``; ``replaces`` tells that it has
     one word of a name only. ``in_force`` is pt, on, off or unknown. ``noted`` is what was said of a reboot to come,
     ``none`` that the firmware tells of no IOMMU, ``lost`` that kernels to come would be booted without what was added.
     """
@@ -73,7 +73,11 @@ def dump(record: HostRecord) -> str:
 
 
 def parse(text: t.Optional[str]) -> HostRecord:
-    """Return what the file has. NodeError: it can't be understood."""
+    """Return what the file has.
+
+    Raises:
+        NodeError: if it can't be understood.
+    """
     if text is None:
         return HostRecord()
     with readable(PATH, FORGET):

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import posixpath
 import typing as t
-from functools import partial
 
 from .._base import toolkit
 from .._base.errors import InputError, NodeError
@@ -29,7 +28,7 @@ from .state import (
     RuntimeView,
     Unfit,
     about_default,
-    check_wanted,
+    check_options,
     describe,
     version_text,
 )
@@ -54,7 +53,7 @@ class RuntimeCapability:
         self._options = RuntimeOptions(
             mode, params["handler"], params["handler_path"], tuple(params["spec_dirs"])
         )
-        check_wanted(self._options, self._config_path)
+        check_options(self._options, self._config_path)
         self._restart: str = params["restart"]
         self._keep: bool = params["backup"]
         self._restart_now: t.Sequence[str] = params["restart_now"]
@@ -90,13 +89,10 @@ class RuntimeCapability:
         return RuntimesState(tuple(states), tuple(warnings))
 
     def _check_program(self, chosen: t.Sequence[Runtime]) -> t.List[str]:
-        """Refuse a wrapper that is not there or that containers can break out of."""
+        """Refuse a wrapper that is missing or that containers can break out of."""
         path = self._options.runtime_path
-        if (
-            not self._present
-            or self._options.mode == CDI
-            or not any(runtime.unit for runtime in chosen)
-        ):
+        has_service = any(runtime.unit for runtime in chosen)
+        if not self._present or self._options.mode == CDI or not has_service:
             return []
         if not self._host.exists(path):
             raise NodeError(
@@ -134,9 +130,8 @@ class RuntimeCapability:
             if moved:  # what is set in a file of an earlier release goes to the one of this release
                 before = {entry.path for entry in records[name].entries}
                 declared = [((*view.prefix, *key), value) for key, value in view.settings]
-                changes += [
-                    change for change in declared if change[0] in before and change not in changes
-                ]
+                moving = [change for change in declared if change[0] in before]
+                changes += [change for change in moving if change not in changes]
             files.append(self._planned(runtime, view, name, [], [] if moved else keep))
         files = [self._planned(runtime, view, view.file, changes, keep), *files]
         stale = self._records.stale(runtime.unit)
@@ -162,7 +157,7 @@ class RuntimeCapability:
     def _known(
         self, runtime: Runtime, path: str, records: t.Mapping[str, Written]
     ) -> RuntimeOptions:
-        """Return what is wanted, with the default runtime that our handler has taken the place of."""
+        """Return the options, with the default runtime that our handler has taken the place of."""
         for entry in records[path].entries if path in records else ():
             default = entry.path[-1:] == runtime.kind.keys.default[-1:]
             if default and entry.value == self._options.handler and entry.had:
@@ -184,49 +179,31 @@ class RuntimeCapability:
     # --- plan ---
 
     def plan(self, state: RuntimesState) -> Plan:
-        """Plan the edits; the restarts are the caller's."""
-        steps, before, after, restart = [], [], [], []
-        for runtime_state in state.states:
-            unit = runtime_state.runtime.unit
-            self._try(runtime_state)
-            for file in runtime_state.files:
-                params = {"runtime": runtime_state.runtime.kind.name, "file": file}
-                need = "reload" if runtime_state.reloads() else "restart"
+        """Return the plan of the edits; restarts are left to the caller."""
+        steps, before, after, restart, warnings = [], [], [], [], [*state.warnings]
+        for each in state.states:
+            kind, unit = each.runtime.kind, each.runtime.unit
+            self._try(each)
+            need = "reload" if each.reloads() else "restart"
+            for file in each.files:
+                params = {"runtime": kind.name, "file": file}
                 steps.append(Step("edit", file.summary(), params, (f"{need}:{unit}",)))
                 texts = (file.text or "", self._texts[file.path] or "")
                 old, new = excerpts(*map(masked_text, texts))
                 before.append(old)
                 after.append(new)
-            if runtime_state.changed or runtime_state.missing:
-                verb = (
-                    "note that {} must be restarted" if self._waits(runtime_state) else "restart {}"
-                )
-                reason = f"{', '.join(runtime_state.changed)} was changed after it had started"
-                if not runtime_state.changed:
-                    reason = f"it runs without {describe(runtime_state.missing)}"
-                summary = f"{verb.format(unit)}: {reason}"
-                steps.append(Step("stale", summary, {"unit": unit}, (f"restart:{unit}",)))
-            at_once = unit in self._restart_now and (
-                runtime_state.reloads() or not self._waits(runtime_state)
-            )
-            if (
-                at_once
-                and not (runtime_state.files or runtime_state.changed or runtime_state.missing)
-                and (runtime_state.restarts() or runtime_state.reloads())
-            ):
-                verb = "restart" if runtime_state.restarts() else "reload"
-                params = {"runtime": runtime_state.runtime.kind.name, "verb": verb}
-                steps.append(Step("activate", f"{verb} {unit}", params))
-            if runtime_state.restarts() and not self._waits(runtime_state):
+            steps += self._restart_steps(each)
+            if each.restarts() and not self._waits(each):
                 restart.append(unit)
-        down = [
-            runtime_state.down
-            for runtime_state in state.states
-            if runtime_state.down and runtime_state.runtime.unit not in restart
-        ]
+            # What it has once its files are written.
+            effective = self._tried.get(kind.name, each.view.effective)
+            warnings += about_default(lookup(effective, kind.keys.default), self._options)
+        warnings += map(self._waiting, self._deferred(state))
+        down = {each.runtime.unit: each.down for each in state.states}
+        warnings += [text for unit, text in down.items() if text and unit not in restart]
         if not self._present and not steps and self._host.read(RECORD) is not None:
             # Files that have nothing of ours any more.
-            names = {runtime_state.runtime.kind.name for runtime_state in state.states}
+            names = {each.runtime.kind.name for each in state.states}
             for path, written in self._records.all().items():
                 if written.runtime in names:
                     summary = f"remove the saved copy of {path}"
@@ -236,38 +213,36 @@ class RuntimeCapability:
             "".join(before),
             "".join(after),
             restart_required=tuple(restart),
-            blocked_by=tuple(
-                name for runtime_state in state.states for name in runtime_state.ended
-            ),
-            warnings=(
-                *state.warnings,
-                *self._about_default(state),
-                *map(self._waiting, self._deferred(state)),
-                *down,
-            ),
+            blocked_by=tuple(name for each in state.states for name in each.ended),
+            warnings=tuple(warnings),
             more=bool(self._restart_now),
         )
 
-    def _about_default(self, state: RuntimesState) -> t.Iterator[str]:
-        """Warn of default runtimes that each has once its files are written."""
-        for runtime_state in state.states:
-            effective = self._tried.get(
-                runtime_state.runtime.kind.name, runtime_state.view.effective
-            )
-            yield from about_default(
-                lookup(effective, runtime_state.runtime.kind.keys.default), self._options
-            )
+    def _restart_steps(self, state: RuntimeState) -> t.List[Step]:
+        """Return the steps that note or carry out a restart or reload that no edit of this run needs."""
+        name, unit = state.runtime.kind.name, state.runtime.unit
+        steps = []
+        if state.changed or state.missing:
+            verb = "note that {} must be restarted" if self._waits(state) else "restart {}"
+            reason = f"{', '.join(state.changed)} was changed after it had started"
+            if not state.changed:
+                reason = f"it runs without {describe(state.missing)}"
+            summary = f"{verb.format(unit)}: {reason}"
+            steps.append(Step("stale", summary, {"unit": unit}, (f"restart:{unit}",)))
+        if unit not in self._restart_now or state.files or steps:
+            return steps
+        if state.reloads() or (state.restarts() and not self._waits(state)):
+            verb = "restart" if state.restarts() else "reload"
+            params = {"runtime": name, "verb": verb}
+            steps.append(Step("activate", f"{verb} {unit}", params))
+        return steps
 
     def _waits(self, state: RuntimeState) -> bool:
         """Return whether a restart is left to somebody else, or to a later run."""
         return self._restart == NEVER or bool(state.ended)
 
     def _deferred(self, state: RuntimesState) -> t.List[RuntimeState]:
-        return [
-            runtime_state
-            for runtime_state in state.states
-            if runtime_state.restarts() and self._waits(runtime_state)
-        ]
+        return [each for each in state.states if each.restarts() and self._waits(each)]
 
     def _waiting(self, state: RuntimeState) -> str:
         unit = state.runtime.unit
@@ -282,7 +257,7 @@ class RuntimeCapability:
         )
 
     def _try(self, state: RuntimeState) -> None:
-        """Have a runtime check all of its edits, and see that they give it what it must have."""
+        """Have a runtime check all of its edits, and refuse edits that do not give it the settings."""
         if self._present:
             changes = [change for file in state.files for change in file.changes]
             state.runtime.refuse_flags(changes, state.path, self._options)
@@ -307,7 +282,7 @@ class RuntimeCapability:
             raise NodeError(message, cause=cause, hint=hint)
 
     def own(self, state: RuntimesState) -> OwnFiles:
-        """Return what is root's alone."""
+        """Return the files that only root may write."""
         files = (runtime_state.view.file for runtime_state in state.states)
         proof = tuple(file for file in files if posixpath.splitext(file)[0].endswith(OWN_NAME))
         modes = {RECORD: 0o600} if self._present else {}
@@ -316,7 +291,7 @@ class RuntimeCapability:
     # --- apply ---
 
     def apply(self, step: Step) -> None:
-        """Write a file, and undo that where its runtime does not do what it did on the trial."""
+        """Carry out a step; an edit is undone if its runtime does not take it as on the trial."""
         if step.action == "forget":
             self._records.put(step.params["path"], None)
             return
@@ -325,9 +300,10 @@ class RuntimeCapability:
             return
         state = self._states[step.params["runtime"]]
         if step.action == "activate":
-            put = partial(self._put, backup=False)
             verb = step.params["verb"]
-            activate(self._host, self._records, state.runtime, state.view, state.path, verb, put)
+            activate(
+                self._host, self._records, state.runtime, state.view, state.path, verb, self._put
+            )
             return
         file: File = step.params["file"]
         saved = self._records.saved()
@@ -366,7 +342,7 @@ class RuntimeCapability:
         self._host.remove(path if target is None else posixpath.join(folder, target))
 
     def _undo(self, file: File, saved: t.Mapping[str, t.Optional[str]], error: NodeError) -> None:
-        """Make a file and what is remembered of it what they were; the error says so where that fails."""
+        """Restore a file and its record; the error says so if that fails."""
         try:
             if self._host.read(file.path) != file.text:
                 self._put(file.path, file.text)
@@ -377,7 +353,7 @@ class RuntimeCapability:
             error.hint = f"restore {file.path}, which is left changed: {second}"
 
     def _verify(self, state: RuntimeState, *, is_last: bool) -> None:
-        """See that the runtime has what it had on the trial, once its last file is written, and whether that is new."""
+        """Refuse a runtime whose configuration is not that of the trial once its last file is written."""
         runtime = state.runtime
         view = runtime.view(state.path, self._known(runtime, state.path, self._records.all()))
         stale = state.stale or state.stale_live
@@ -395,27 +371,22 @@ class RuntimeCapability:
     def result(self, state: RuntimesState, plan: Plan) -> t.Dict[str, t.Any]:
         """Report the runtimes; with several of them, the first one where there is room for one."""
         first = state.states[0]
+        reloading = [each for each in state.states if each.reloads()]
         return {
             "state": "present" if self._present else "absent",
             "runtime": first.runtime.kind.name,
             "runtime_version": version_text(first.view.version),
             "config_path": first.path,
             "backup_file": self._backup,
-            "restart_deferred": [
-                runtime_state.runtime.unit for runtime_state in self._deferred(state)
-            ],
-            "reload_required": [
-                runtime_state.runtime.unit
-                for runtime_state in state.states
-                if runtime_state.reloads()
-            ],
+            "restart_deferred": [each.runtime.unit for each in self._deferred(state)],
+            "reload_required": [each.runtime.unit for each in reloading],
             "runtimes": [
                 {
-                    "name": runtime_state.runtime.kind.name,
-                    "version": version_text(runtime_state.view.version),
-                    "config_path": runtime_state.path,
-                    "unit": runtime_state.runtime.unit,
+                    "name": each.runtime.kind.name,
+                    "version": version_text(each.view.version),
+                    "config_path": each.path,
+                    "unit": each.runtime.unit,
                 }
-                for runtime_state in state.states
+                for each in state.states
             ],
         }

@@ -129,7 +129,7 @@ def disables_cri(config: Table) -> bool:
 
 
 def next_step(refusal: str, path: str) -> str:
-    """Return the next step by what containerd says of a file that it does not load."""
+    """Return the next step for a file that containerd does not load, by its error."""
     if "disabled plugin URI" not in refusal:
         return f"fix what it names in {path}, or in a file that it imports"
     return (
@@ -139,17 +139,15 @@ def next_step(refusal: str, path: str) -> str:
 
 
 def without_defaults(cri: Table) -> Table:
-    """Return the CRI plugin's section with what containerd takes for an empty value spelled out."""
+    """Return the CRI plugin's section with empty sandboxers spelled out as containerd reads them."""
     runtimes = lookup(cri, ("containerd", "runtimes"))
     if not isinstance(runtimes, t.Mapping):
         return cri
-    named = {
-        name: {**runtime, "sandboxer": runtime.get("sandboxer") or SANDBOXER}
-        if "sandboxer" in runtime
-        else runtime
-        for name, runtime in runtimes.items()
-        if isinstance(runtime, t.Mapping)
-    }
+    named = {}
+    for name, runtime in runtimes.items():
+        if isinstance(runtime, t.Mapping):
+            spelled = {} if runtime.get("sandboxer", SANDBOXER) else {"sandboxer": SANDBOXER}
+            named[name] = {**runtime, **spelled}
     return {**cri, "containerd": {**cri["containerd"], "runtimes": named}}
 
 
@@ -163,7 +161,7 @@ def check_owner(text: str, path: str) -> None:
 
 
 def settings(cri: Table, options: RuntimeOptions, cdi: bool) -> t.List[Change]:
-    """Return what the CRI plugin's section must have."""
+    """Return the settings that the CRI plugin's section must have."""
     return CONTAINERD.keys.settings(cri, options, cdi, _handler(cri, options))
 
 
@@ -195,17 +193,10 @@ def _runtime(cri: Table, name: str) -> Table:
     return lookup(cri, ("containerd", "runtimes", name)) or {}
 
 
-def default_program(cri: Table) -> t.Tuple[str, str]:
-    """Return the default runtime and the program that is set for it, empty where none is."""
-    name = str(lookup(cri, CONTAINERD.keys.default) or "")
-    return name, str(lookup(_runtime(cri, name), ("options", "BinaryName")) or "")
-
-
 def _copied(runtime: Table) -> t.Dict[str, t.Any]:
-    plain = {
-        key: value for key, value in sorted(runtime.items()) if not isinstance(value, t.Mapping)
-    }
-    return {key: value for key, value in plain.items() if value and key not in NOT_COPIED}
+    filled = {key: value for key, value in sorted(runtime.items()) if value}
+    plain = {key: value for key, value in filled.items() if not isinstance(value, t.Mapping)}
+    return {key: value for key, value in plain.items() if key not in NOT_COPIED}
 
 
 def lasting(cri: Table, file: t.Any, options: RuntimeOptions, version: Version) -> Table:
@@ -241,7 +232,7 @@ def cri_settings(config: t.Any) -> t.Optional[t.Dict[str, t.Any]]:
 
 
 def pods_of(answer: str, handlers: t.Container[str]) -> t.Tuple[str, ...]:
-    """Return the pods of some handlers in an answer of JSON, none where it is no such answer."""
+    """Return the pods of some handlers in an answer of cri_status, none if it is not valid."""
     try:
         answer_data = json_data.loads(answer)
         return tuple(sorted(str(name) for name, handler in answer_data if handler in handlers))
@@ -258,13 +249,8 @@ def leaves(table: Table, path: Path = ()) -> t.Iterator[Change]:
             yield (*path, key), value
 
 
-def is_k0s_managed(text: t.Optional[str]) -> bool:
-    """Return whether k0s writes its file of containerd itself."""
-    return (text or "").startswith(f"{K0S_MANAGED}\n")
-
-
 def choose_unit(kind: RuntimeKind, states: t.Mapping[str, t.Mapping[str, str]]) -> t.Optional[str]:
-    """Return the unit that runs on this node, or would; None where there is none.
+    """Return the unit that runs on this node, or would; None if there is none.
 
     ``states`` are systemd's properties LoadState and ActiveState of each unit.
     """
@@ -286,21 +272,17 @@ def drop_in(config: Table, version: Version) -> t.Optional[str]:
 
 def _listed(config: Table) -> t.List[str]:
     imports = config.get("imports")
-    return (
-        [pattern for pattern in imports if isinstance(pattern, str)]
-        if isinstance(imports, list)
-        else []
-    )
+    imports = imports if isinstance(imports, list) else []
+    return [pattern for pattern in imports if isinstance(pattern, str)]
 
 
 def patterns(config: Table, path: str) -> t.List[str]:
     """Return what the file at a path imports: paths, and patterns of paths."""
     folder = posixpath.dirname(path)
-    every = (
-        (pattern, posixpath.normpath(posixpath.join(folder, pattern)))
+    return [
+        pattern if "*" in pattern else posixpath.normpath(posixpath.join(folder, pattern))
         for pattern in _listed(config)
-    )
-    return [pattern if "*" in pattern else path for pattern, path in every]
+    ]
 
 
 def imported(config: Table, path: str, names: t.Iterable[str]) -> t.List[str]:

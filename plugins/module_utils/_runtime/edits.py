@@ -41,7 +41,7 @@ def find(config: Table, path: Path) -> t.Tuple[t.Tuple[t.Any, ...], int]:
 
 
 def lookup(config: Table, path: Path) -> t.Any:
-    """Return the value at a path of keys, None where there is none."""
+    """Return the value at a path of keys, None if there is none."""
     value, _depth = find(config, path)
     return value[0] if value else None
 
@@ -58,7 +58,7 @@ def note(
         config: What the file has.
         changes: What it gets.
         before: The entries of all that we have set in it.
-        kept: The entries of what stays of that. None: all of them.
+        entries_kept: The entries of what stays of that. None: all of them.
     """
     entries = {entry.path: entry for entry in (before if entries_kept is None else entries_kept)}
     # Tables that only we have made are not there without us.

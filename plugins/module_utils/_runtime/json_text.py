@@ -26,7 +26,11 @@ class Member(t.NamedTuple):
 
 
 def parse(text: str, path: str) -> t.Dict[str, t.Any]:
-    """Return a file's content; a damaged one is a NodeError with line and column."""
+    """Return a file's content.
+
+    Raises:
+        NodeError: if it is damaged, with line and column.
+    """
     hint = "fix the file; it was left as it is"
     try:
         data = json_data.loads(text) if text.strip() else {}

@@ -80,7 +80,7 @@ class StartCommand(t.NamedTuple):
     is_known: bool = False
 
     def value(self, flag: t.Optional[Flag]) -> str:
-        """Return the value of a flag that counts, empty where it is not set."""
+        """Return the value of a flag that counts, empty if it is not set."""
         values = self.values(flag) if flag is not None else []
         return values[-1] if values else ""
 
@@ -110,7 +110,7 @@ NO_COMMAND = StartCommand()
 
 
 def from_process(text: str, program: str) -> t.Optional[t.Tuple[str, ...]]:
-    """Return the arguments in the text of /proc/<pid>/cmdline, None where it is another program's."""
+    """Return the arguments in the text of /proc/<pid>/cmdline, None if it is another program's."""
     argv = text.split("\0")
     if posixpath.basename(argv[0]) != posixpath.basename(program):
         return None
@@ -120,7 +120,7 @@ def from_process(text: str, program: str) -> t.Optional[t.Tuple[str, ...]]:
 def from_unit(
     exec_start: t.Sequence[str], environment: t.Mapping[str, str], program: str
 ) -> t.Optional[t.Tuple[str, ...]]:
-    """Return the arguments that a unit gives a program, None where it starts another one.
+    """Return the arguments that a unit gives a program, None if it starts another one.
 
     ``exec_start`` are systemd's values of the property ExecStart.
     """
@@ -154,12 +154,14 @@ def split(text: str) -> t.List[str]:
 
 def environment_file(text: str) -> t.Dict[str, str]:
     """Return the variables of a file that EnvironmentFile= names: systemd.exec(5)."""
-    found = {}
+    variables = {}
     for line in text.replace("\\\n", "").splitlines():
         name, equal, value = line.strip().partition("=")
         if equal and not name.startswith(("#", ";")):
-            found[name.strip()] = " ".join(split(value)) if value[:1] in "\"'" else value.strip()
-    return found
+            variables[name.strip()] = (
+                " ".join(split(value)) if value[:1] in "\"'" else value.strip()
+            )
+    return variables
 
 
 def with_flags(config: t.Mapping[str, t.Any], changes: t.Iterable[Change]) -> Config:

@@ -62,7 +62,7 @@ class RuntimeKeys(t.NamedTuple):
     def settings(
         self,
         effective: t.Mapping[str, t.Any],
-        wanted: RuntimeOptions,
+        options: RuntimeOptions,
         cdi: bool,
         handler: t.Optional[t.Iterable[Change]] = None,
     ) -> t.List[Change]:
@@ -71,15 +71,15 @@ class RuntimeKeys(t.NamedTuple):
         if cdi:
             value = lookup(effective, self.spec_dirs)
             folders = value if isinstance(value, list) else []
-            missing = [folder for folder in wanted.spec_dirs if folder not in folders]
+            missing = [folder for folder in options.spec_dirs if folder not in folders]
             settings += [*self.on, (self.spec_dirs, [*folders, *missing])]
-        if wanted.mode != CDI:
-            at = ("runtimes", wanted.handler)
-            program = (*at, self.handler), wanted.runtime_path
+        if options.mode != CDI:
+            at = ("runtimes", options.handler)
+            program = (*at, self.handler), options.runtime_path
             own = [program, *(((*at, key), None) for key in self.other)]
             settings += own if handler is None else handler
-        if wanted.mode == DEFAULT_RUNTIME:
-            settings.append((self.default, wanted.handler))
+        if options.mode == DEFAULT_RUNTIME:
+            settings.append((self.default, options.handler))
         return settings
 
 
@@ -150,14 +150,13 @@ class RuntimeView(t.NamedTuple):
 
     def lacking_in_effect(self, running: t.Optional[t.Mapping[str, t.Any]]) -> t.List[Change]:
         """Return the settings that a running program says it has otherwise; what it says nothing of is left out."""
-        answer = running or {}
-        return [change for change in self.lacking(answer) if _is_told(answer, change[0])]
-
-
-def _is_told(answer: t.Mapping[str, t.Any], path: Path) -> bool:
-    """Return whether an answer says what a key is; a list of handlers that lacks one says so too."""
-    values, depth = find(answer, path)
-    return bool(values) or path[:depth][-1:] == ("runtimes",)
+        answer, lacking = running or {}, []
+        for path, value in self.lacking(answer):
+            values, depth = find(answer, path)
+            # A list of handlers that lacks one says so.
+            if values or path[:depth][-1:] == ("runtimes",):
+                lacking.append((path, value))
+        return lacking
 
 
 DOCKER = RuntimeKind(
@@ -221,24 +220,28 @@ PODMAN_CONFIG = "/etc/containers/containers.conf"
 PODMAN_FOLDERS = (5, 5)  # from it on, podman reads cdi_spec_dirs
 
 
-def check_wanted(wanted: RuntimeOptions, config_path: t.Optional[str]) -> None:
-    """Refuse values that cannot be meant; InputError names the key."""
-    if not HANDLER.fullmatch(wanted.handler):
+def check_options(options: RuntimeOptions, config_path: t.Optional[str]) -> None:
+    """Refuse options that are not valid.
+
+    Raises:
+        InputError: if one is not; it names the option.
+    """
+    if not HANDLER.fullmatch(options.handler):
         expected = (
             "up to 63 lower-case letters, digits and hyphens, as the handler of a RuntimeClass"
         )
-        raise InputError.of("handler", wanted.handler, expected)
-    if wanted.handler in RESERVED:
+        raise InputError.of("handler", options.handler, expected)
+    if options.handler in RESERVED:
         expected = "a name of its own: containers that ask for nothing use this one"
-        raise InputError.of("handler", wanted.handler, expected)
-    paths = [("handler_path", wanted.runtime_path), ("config_path", config_path or "/")]
-    for key, path in paths + [("spec_dirs", spec_dir) for spec_dir in wanted.spec_dirs]:
+        raise InputError.of("handler", options.handler, expected)
+    paths = [("handler_path", options.runtime_path), ("config_path", config_path or "/")]
+    for key, path in paths + [("spec_dirs", spec_dir) for spec_dir in options.spec_dirs]:
         if not path.startswith("/"):
             raise InputError.of(key, path, "an absolute path")
 
 
 def parse_version(text: str, program: str) -> Version:
-    """Return the version that a program tells of itself."""
+    """Return the version that a program reports."""
     match = re.search(r"\bv?(\d{1,9})\.(\d{1,9})\.(\d{1,9})", text)
     if match is None:
         cause = cut(text.strip()) or "no output"
@@ -251,14 +254,14 @@ def version_text(version: Version) -> str:
     return ".".join(map(str, version))
 
 
-def has_cdi(kind: RuntimeKind, version: Version, wanted: RuntimeOptions) -> bool:
-    """Return whether a runtime knows CDI; refuse one that does not where it is needed."""
+def has_cdi(kind: RuntimeKind, version: Version, options: RuntimeOptions) -> bool:
+    """Return whether a runtime supports CDI; refuse one that does not if the mode needs it."""
     if version >= kind.minimum:
         return True
-    if wanted.mode == CDI:
-        what = f"{kind.name} {version_text(version)} does not support CDI"
+    if options.mode == CDI:
+        message = f"{kind.name} {version_text(version)} does not support CDI"
         cause = f"that came with {kind.name} {version_text(kind.minimum)}"
-        raise Unfit(what, cause=cause, hint=f"upgrade {kind.name}{kind.newer}")
+        raise Unfit(message, cause=cause, hint=f"upgrade {kind.name}{kind.newer}")
     return False
 
 
@@ -268,33 +271,32 @@ TYPES = {int: "a whole number", list: "a list"}
 def check_types(
     kind: RuntimeKind, config: t.Mapping[str, t.Any], place: t.Callable[[Path], str]
 ) -> None:
-    """Refuse a file with values that the runtime could not take; ``place`` tells where in it a key is."""
+    """Refuse a file with values that the runtime does not accept; ``place`` returns where in it a key is."""
     for path, expected in kind.keys.types:
-        found, _depth = find(config, path)
-        if found and (not isinstance(found[0], expected) or isinstance(found[0], bool)):
-            value = cut(json.dumps(found[0], default=str))
+        values, _depth = find(config, path)
+        if values and (not isinstance(values[0], expected) or isinstance(values[0], bool)):
+            value = cut(json.dumps(values[0], default=str))
             table = "a table" if kind.toml else "an object"
-            what = f"{place(path)}: {'.'.join(path)}: {value} is not valid"
+            message = f"{place(path)}: {'.'.join(path)}: {value} is not valid"
             cause = f"expected {TYPES.get(expected, table)}"
-            raise NodeError(what, cause=cause, hint="fix the file; it was left as it is")
+            raise NodeError(message, cause=cause, hint="fix the file; it was left as it is")
 
 
 def describe(changes: t.Iterable[Change]) -> str:
-    """Return changes in words."""
-    return ", ".join(
-        f"no {path[-1]}"
-        if value is None
-        else f"{path[-1]} = {str(value).lower() if isinstance(value, bool) else value}"
-        for path, value in changes
-    )
+    """Return changes as text."""
+    texts = []
+    for path, value in changes:
+        text = str(value).lower() if isinstance(value, bool) else value
+        texts.append(f"no {path[-1]}" if value is None else f"{path[-1]} = {text}")
+    return ", ".join(texts)
 
 
-def about_default(default: t.Any, wanted: RuntimeOptions) -> t.Tuple[str, ...]:
-    """Warn where every container would get what only some ask for."""
-    if default != wanted.handler or wanted.mode in ("", DEFAULT_RUNTIME):
+def about_default(default: t.Any, options: RuntimeOptions) -> t.Tuple[str, ...]:
+    """Return the warning about a default runtime that gives all containers what only some ask for."""
+    if default != options.handler or options.mode in ("", DEFAULT_RUNTIME):
         return ()
     return (
-        f"{wanted.handler} is the default runtime: containers that ask for no GPU may see all of them. "
+        f"{options.handler} is the default runtime: containers that ask for no GPU may see all of them. "
         "Next step: make another one the default",
     )
 
@@ -309,21 +311,21 @@ def docker(
 
 
 def docker_info(info: t.Any) -> t.Optional[t.Dict[str, t.Any]]:
-    """Return what dockerd's answer to /info says of its configuration, None where it is no such answer.
+    """Return what dockerd's answer to /info says of its configuration, None if it is no such answer.
 
     ``CDISpecDirs`` is empty while CDI is off, and only there from the release on that has CDI.
     """
     if not isinstance(info, dict) or not isinstance(info.get("CDISpecDirs", []), list):
         return None
-    found: t.Dict[str, t.Any] = {}
+    config: t.Dict[str, t.Any] = {}
     if info.get("CDISpecDirs") is not None:
-        found["features"] = {"cdi": bool(info["CDISpecDirs"])}
-        found["cdi-spec-dirs"] = info["CDISpecDirs"]
+        config["features"] = {"cdi": bool(info["CDISpecDirs"])}
+        config["cdi-spec-dirs"] = info["CDISpecDirs"]
     if isinstance(info.get("DefaultRuntime"), str):
-        found["default-runtime"] = info["DefaultRuntime"]
+        config["default-runtime"] = info["DefaultRuntime"]
     if isinstance(info.get("Runtimes"), dict):
-        found["runtimes"] = info["Runtimes"]
-    return found
+        config["runtimes"] = info["Runtimes"]
+    return config
 
 
 def podman_defaults(version: Version) -> t.Tuple[str, ...]:
@@ -332,19 +334,19 @@ def podman_defaults(version: Version) -> t.Tuple[str, ...]:
 
 
 def podman(
-    wanted: RuntimeOptions, version: Version, folders: t.Sequence[str], file: str
+    options: RuntimeOptions, version: Version, folders: t.Sequence[str], file: str
 ) -> t.Tuple[str, ...]:
-    """Name folders that podman does not look into, and what helps; refuse what its command line is for.
+    """Return the warning about folders that podman does not look into; refuse what its command line is for.
 
     Args:
-        wanted: How GPUs are to reach containers.
+        options: How GPUs are to reach containers.
         version: podman's.
         folders: Where it looks for specifications.
         file: The file that has set that. Empty if none has.
     """
-    if wanted.mode not in ("", CDI):
-        raise InputError.of("mode", wanted.mode, "cdi for podman; --runtime names another runtime")
-    lacking = [folder for folder in wanted.spec_dirs if folder not in folders]
+    if options.mode not in ("", CDI):
+        raise InputError.of("mode", options.mode, "cdi for podman; --runtime names another runtime")
+    lacking = [folder for folder in options.spec_dirs if folder not in folders]
     if not lacking:
         return ()
     whole = json.dumps([*folders, *lacking])
@@ -354,24 +356,4 @@ def podman(
         step = f"write the specification to {folders[0]} (cdi_path), or upgrade podman to {release} or later"
     return (
         f"podman {version_text(version)} reads no CDI specifications in {', '.join(lacking)}. Next step: {step}",
-    )
-
-
-def about_program(
-    kind: RuntimeKind,
-    name: str,
-    program: str,
-    is_there: t.Callable[[str], bool],
-    wanted: RuntimeOptions,
-) -> t.Tuple[str, ...]:
-    """Warn of a default runtime whose program is gone, as another tool may leave it behind.
-
-    The mode's own program is looked for before, if the mode needs it.
-    """
-    needed = wanted.mode not in ("", CDI) and program == wanted.runtime_path
-    if not program or needed or is_there(program):
-        return ()
-    return (
-        f"{kind.name}'s default runtime {name} names {program}, which is not there: no container can be started."
-        " Next step: make another one the default, or bring the program back",
     )

@@ -23,7 +23,11 @@ Splice = t.Tuple[int, int, str]  # what stands between two places becomes a text
 
 
 def edit(text: str, changes: t.Sequence[Change], removals: t.Sequence[Removal] = ()) -> str:
-    """Return the text with values set at paths of keys, and keys removed. ValueError: it is no TOML."""
+    """Return the text with values set at paths of keys, and keys removed.
+
+    Raises:
+        ValueError: if the text is no TOML.
+    """
     if changes:
         text = _Setting(Document(text), changes).after()
     return _without(text, removals) if removals else text
@@ -46,7 +50,7 @@ def key_text(parts: t.Iterable[str]) -> str:
 def value_text(value: t.Any) -> str:
     """Return a value as files have it, in one line."""
     if isinstance(value, t.Mapping):
-        inner = ", ".join(f"{key_text([key])} = {value_text(one)}" for key, one in value.items())
+        inner = ", ".join(f"{key_text([key])} = {value_text(item)}" for key, item in value.items())
         return f"{{ {inner} }}" if inner else "{}"
     if isinstance(value, (list, tuple)):
         return f"[{', '.join(map(value_text, value))}]"
@@ -55,7 +59,7 @@ def value_text(value: t.Any) -> str:
 
 
 def no_table(path: Path, key: str) -> NodeError:
-    """Return the error where a table is needed and something else is there."""
+    """Return the error if a table is needed and something else is there."""
     return NodeError(f"{'.'.join(path)} is not a table", cause=f"{key} must be set in it", hint=FIX)
 
 
@@ -68,8 +72,10 @@ class _Setting:
         self._splices: t.List[Splice] = []
         self._headings = {heading.path: heading for heading in document.headings}
         # The last key of each table, by the number of its heading.
-        self._last = {one.heading: one for one in document.entries.values()}
-        self._indents = {one.path: self._indent(one.start) for one in document.headings[1:]}
+        self._last = {entry.heading: entry for entry in document.entries.values()}
+        self._indents = {
+            heading.path: self._indent(heading.start) for heading in document.headings[1:]
+        }
         lines: t.Dict[Path, t.List[t.Tuple[Path, t.Any]]] = {}  # of a table that has its heading
         tables: t.Dict[Path, t.List[t.Tuple[Path, t.Any]]] = {}  # that get one
         inline: t.Dict[Entry, t.Dict[Path, t.Any]] = {}
@@ -97,9 +103,8 @@ class _Setting:
         """Return the text after all of them."""
         text = self._document.text
         # From the end on; what is put at the same place keeps its order.
-        for _number, (start, end, new) in sorted(
-            enumerate(self._splices), key=lambda one: (one[1][0], one[0]), reverse=True
-        ):
+        ordered = sorted(self._splices, key=lambda splice: splice[0])
+        for start, end, new in reversed(ordered):
             text = text[:start] + new + text[end:]
         return text
 
@@ -107,11 +112,12 @@ class _Setting:
         """Return the key that is the path's, or whose inline table the path leads into."""
         entries = self._document.entries
         for size in range(1, len(path) + 1):
-            found = entries.get(path[:size])
-            if found is not None and size < len(path) and self._document.text[found.value] != "{":
+            entry = entries.get(path[:size])
+            if entry is None:
+                continue
+            if size < len(path) and self._document.text[entry.value] != "{":
                 raise no_table(path[:size], path[-1])
-            if found is not None:
-                return found
+            return entry
         if path in self._document.kinds:
             raise NodeError(
                 f"{'.'.join(path)} is a table", cause="a value must be set there", hint=FIX
@@ -133,7 +139,7 @@ class _Setting:
                 break
         return path[:-1]
 
-    def _add_lines(self, heading: Heading, found: t.Iterable[t.Tuple[Path, t.Any]]) -> None:
+    def _add_lines(self, heading: Heading, values: t.Iterable[t.Tuple[Path, t.Any]]) -> None:
         document = self._document
         last = self._last.get(document.headings.index(heading))
         at = last.line_end if last else heading.end
@@ -142,7 +148,7 @@ class _Setting:
         else:
             indent = self._indent(heading.start) + (self._step() if heading.path else "")
             at = at or self._first()
-        lines = [f"{indent}{key_text(key)} = {value_text(value)}" for key, value in found]
+        lines = [f"{indent}{key_text(key)} = {value_text(value)}" for key, value in values]
         self._put(at, lines)
 
     def _first(self) -> int:
@@ -154,12 +160,12 @@ class _Setting:
         blank = re.search(r"\A(?:[ \t]*#[^\n]*\n)*(?=[ \t]*\r?\n)", text)
         return blank.end() if blank else 0
 
-    def _add_table(self, path: Path, found: t.Iterable[t.Tuple[Path, t.Any]]) -> None:
+    def _add_table(self, path: Path, values: t.Iterable[t.Tuple[Path, t.Any]]) -> None:
         near = self._near(path)
         self._indents[path] = indent = self._table_indent(path)
         inner = indent + self._step()
         lines = [f"{indent}[{key_text(path)}]"]
-        lines += [f"{inner}{key_text(key)} = {value_text(value)}" for key, value in found]
+        lines += [f"{inner}{key_text(key)} = {value_text(value)}" for key, value in values]
         below = near.path[: len(path)] == path
         at = near.start if below else self._end(near)
         before = self._document.text[:at].rstrip(" \t")
@@ -173,7 +179,7 @@ class _Setting:
             if other[:-1] == path[:-1] and other:
                 return indent
         around = (path[:size] for size in range(len(path) - 1, 0, -1))
-        near = next((one for one in around if one in self._indents), None)
+        near = next((table for table in around if table in self._indents), None)
         if near is None:
             return ""
         return self._indents[near] + (STEP if any(self._indents.values()) else "")
@@ -223,29 +229,29 @@ class _Setting:
         )
 
 
-def _shared(one: Path, other: Path) -> int:
-    return len(posixpath.commonprefix([one, other]))
+def _shared(path: Path, other: Path) -> int:
+    return len(posixpath.commonprefix([path, other]))
 
 
 def _inline_set(text: str, at: int, path: Path, value: t.Any, where: Path) -> str:
     """Return a text with a value set in the inline table that begins at a place."""
-    found, end = toml_data.members(text, at)
-    for one, _data in found:
-        size = len(one.keys)
-        if one.keys == path[:size]:
+    members, end = toml_data.members(text, at)
+    for member, _data in members:
+        size = len(member.keys)
+        if member.keys == path[:size]:
             if size == len(path):
-                return text[: one.value] + value_text(value) + text[one.end :]
-            if text[one.value] != "{":
-                raise no_table((*where, *one.keys), path[-1])
-            return _inline_set(text, one.value, path[size:], value, (*where, *one.keys))
+                return text[: member.value] + value_text(value) + text[member.end :]
+            if text[member.value] != "{":
+                raise no_table((*where, *member.keys), path[-1])
+            return _inline_set(text, member.value, path[size:], value, (*where, *member.keys))
     # A table that keys with dots made takes more of them, and nothing else.
-    dotted = any(_shared(one.keys, path) for one, _data in found)
+    dotted = any(_shared(member.keys, path) for member, _data in members)
     keys, held = (path, value) if dotted else (path[:1], value)
     for name in reversed(path[len(keys) :]):
         held = {name: held}
     new = f"{key_text(keys)} = {value_text(held)}"
-    if found:
-        last = found[-1][0].end
+    if members:
+        last = members[-1][0].end
         return f"{text[:last]}, {new}{text[last:]}"
     return f"{text[: at + 1]} {new} {text[end:]}"
 
@@ -267,11 +273,10 @@ def _without(text: str, removals: t.Sequence[Removal]) -> str:
         if entry is not None:
             lines.setdefault(entry.path, depth)
     gone = [(line.start, line.line_end) for line in map(document.entries.__getitem__, lines)]
-    for one in _empty(document, lines):  # each with the blank line before it
-        blank = re.search(
-            r"(?<=\n)[ \t]*\r?\n\Z", text[max(one.start - LOOKED_BACK, 0) : one.start]
-        )
-        gone.append((one.start - len(blank[0]) if blank else one.start, one.end))
+    for heading in _empty(document, lines):  # each with the blank line before it
+        start = heading.start
+        blank = re.search(r"(?<=\n)[ \t]*\r?\n\Z", text[max(start - LOOKED_BACK, 0) : start])
+        gone.append((start - len(blank[0]) if blank else start, heading.end))
     for start, end in sorted(gone, reverse=True):
         text = text[:start] + text[end:]
     return text
@@ -286,10 +291,9 @@ def _empty(document: Document, lines: t.Mapping[Path, int]) -> t.List[Heading]:
         del entries[path]
         for level in range(len(path) - 1, depth, -1):
             table = path[:level]
-            below = [one for one in headings if one.path[:level] == table]
-            if any(one.path != table for one in below) or any(
-                entry[:level] == table for entry in entries
-            ):
+            below = [heading for heading in headings if heading.path[:level] == table]
+            has_entries = any(entry[:level] == table for entry in entries)
+            if has_entries or any(heading.path != table for heading in below):
                 break
             gone += below
             headings = [heading for heading in headings if heading not in below]
@@ -297,7 +301,7 @@ def _empty(document: Document, lines: t.Mapping[Path, int]) -> t.List[Heading]:
 
 
 def _inline_without(document: Document, entry: Entry, path: Path, depth: int) -> str:
-    """Return an inline table without a key; empty where nothing of it is left to stay."""
+    """Return an inline table without a key; empty if nothing of it is left to stay."""
     path, depth = path[len(entry.path) :], depth - len(entry.path)
     data = toml_data.value(document.text, entry.value).data
     if lookup(data, path) is None:

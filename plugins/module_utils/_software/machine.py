@@ -67,12 +67,10 @@ class Software(t.Generic[S, R]):
         It is asked what the sources have where they are to be ``present``, otherwise what a removal comes to.
         """
         manager, record = self._manager, self._added.record
-        packages = manager.packages()
+        packages, known = manager.packages(), {*names, *record.packages}
         observed = kind(
             family=self._family,
-            packages={
-                name: packages[name] for name in {*names, *record.packages} if name in packages
-            },
+            packages={name: packages[name] for name in known if name in packages},
             policies=manager.policies(names) if present else {},
             record=record,
             interrupted=manager.interrupted(),
@@ -86,7 +84,11 @@ class Software(t.Generic[S, R]):
         return dataclasses.replace(observed, removal=manager.removal(ours))
 
     def _possible(self, planned: Plan) -> Plan:
-        """Return a plan that the package manager can carry out. NodeError: it can't, or packages of others would go."""
+        """Return a plan that the package manager can carry out.
+
+        Raises:
+            NodeError: if it can't, or packages of others would go.
+        """
         steps = (step for step in planned.steps if step.action == "purge")
         purged = [name for step in steps for name in step.params["packages"]]
         for step in planned.steps:

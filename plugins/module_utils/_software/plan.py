@@ -66,7 +66,11 @@ class Planner(abc.ABC, t.Generic[S, D]):
 
     @abc.abstractmethod
     def choose(self) -> t.Optional[Targets]:
-        """Return the version of each package, None where one is not offered yet. NodeError: not the wanted one."""
+        """Return the version of each package, None if one is not offered yet.
+
+        Raises:
+            NodeError: if the desired version is not offered.
+        """
 
     @abc.abstractmethod
     def known(self, targets: Targets) -> Way:
@@ -74,17 +78,20 @@ class Planner(abc.ABC, t.Generic[S, D]):
 
     @abc.abstractmethod
     def unknown(self) -> Way:
-        """Return it where the versions are only known once the lists are fetched."""
+        """Return the way if versions are only known once the lists are fetched."""
 
     def parts(self, removed: t.List[str]) -> t.List[str]:
-        """Return in words what a removal does, with that of packages and files."""
+        """Return the texts of what a removal does, including those of packages and files."""
         return removed
 
     def present(self, named: t.Sequence[Step] = ()) -> Plan:
-        """Return the plan to have it, ``named`` being the steps to a repository. NodeError: there is no way.
+        """Return the plan to have it, ``named`` being the steps to a repository.
 
         What can only be planned once the package lists are there comes with the next plan, except in check mode, which
         tells all of it as far as it is known.
+
+        Raises:
+            NodeError: if the packages can't be had.
         """
         observed, before = self.observed, self.describe()
         first = [*([REPAIR] if observed.unfinished else []), *named]
@@ -102,8 +109,8 @@ class Planner(abc.ABC, t.Generic[S, D]):
         if targets is None and observed.refreshed:
             lacking = [name for name in self.names if not observed.versions(name)] or self.names
             message, cause, hint = self.not_offered
-            named_ones = message.replace("NAMES", ", ".join(lacking))
-            raise NodeError(named_ones, cause=observed.note or cause, hint=hint)
+            message = message.replace("NAMES", ", ".join(lacking))
+            raise NodeError(message, cause=observed.note or cause, hint=hint)
         if targets is None and not self.check_mode:
             return refresh
         first += [] if targets or REFRESH in first else [REFRESH]
@@ -111,11 +118,13 @@ class Planner(abc.ABC, t.Generic[S, D]):
         return Plan((*first, *steps), before, after)
 
     def missing(self, targets: Targets) -> Targets:
-        """Return what is not there in its version. NodeError: somebody else holds one of them."""
-        observed = self.observed
-        result = {
-            name: target for name, target in targets.items() if observed.installed(name) != target
-        }
+        """Return the packages that are not installed in their version.
+
+        Raises:
+            NodeError: if somebody else holds one of them.
+        """
+        observed, there = self.observed, self.observed.installed
+        result = {name: target for name, target in targets.items() if there(name) != target}
         held = sorted(filter(observed.held, set(result) - observed.record.holds))
         if held:
             message, cause, hint = self.on_hold
@@ -124,12 +133,16 @@ class Planner(abc.ABC, t.Generic[S, D]):
         return result
 
     def surplus(self, desired_packages: t.Collection[str]) -> t.Tuple[str, ...]:
-        """Return what earlier runs have installed and is not wanted any more; what only came along stays."""
+        """Return what earlier runs have installed and is no longer needed; what only came along stays."""
         there = self.observed.record.packages & self.describe()["packages"].keys()
         return tuple(sorted(there.difference(desired_packages)))
 
     def absent(self, files: t.Iterable[str] = (), users: t.Tuple[str, ...] = ()) -> Plan:
-        """Return the plan to remove what was added, and the ``files`` of a repository. NodeError: it has ``users``."""
+        """Return the plan to remove what was added, and the ``files`` of a repository.
+
+        Raises:
+            NodeError: if it has ``users``.
+        """
         record, removal, paths = self.observed.record, self.observed.removal, tuple(sorted(files))
         if not (record or paths):
             return Plan()
@@ -146,9 +159,8 @@ class Planner(abc.ABC, t.Generic[S, D]):
             warnings += [f"{', '.join(removal.needed)} stays, as {needed} needs it"]
         params = {"packages": gone, "files": paths}
         step = Step("remove", "; ".join(parts) or "forget what was added", params)
-        packages = {
-            name: package for name, package in before["packages"].items() if name not in gone
-        }
+        packages = before["packages"]
+        packages = {name: packages[name] for name in packages if name not in gone}
         after = {**before, "packages": packages, self.added: None}
         return Plan((step,), before, after, blocked_by=users, warnings=tuple(warnings))
 

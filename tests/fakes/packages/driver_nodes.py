@@ -31,8 +31,7 @@ from ansible_collections.gpu.node.plugins.module_utils._driver.facts import (
     Machine,
 )
 from ansible_collections.gpu.node.plugins.module_utils._driver.families import debian
-from ansible_collections.gpu.node.plugins.module_utils._driver.family import UNSUPPORTED, Family
-from ansible_collections.gpu.node.plugins.module_utils._driver.known_families import FAMILIES
+from ansible_collections.gpu.node.plugins.module_utils._driver.family import Family, load_family
 from ansible_collections.gpu.node.plugins.module_utils._driver.packages.names import (
     Offer,
     Requirements,
@@ -40,7 +39,7 @@ from ansible_collections.gpu.node.plugins.module_utils._driver.packages.names im
 from ansible_collections.gpu.node.plugins.module_utils._driver.plan import plan
 from ansible_collections.gpu.node.plugins.module_utils._driver.record import Record
 
-BY_TITLE = {one.title: FAMILIES[one.family]() for one in SUPPORTED}
+BY_TITLE = {one.title: load_family(one.family) for one in SUPPORTED}
 DEBIAN = debian.DEBIAN.names(Offer(), Requirements())
 COMPONENTS, PERSISTENCED = DEBIAN.archive.components, DEBIAN.persistenced
 KERNEL, USER_SPACE = DEBIAN.modules.by_type, DEBIAN.user_space
@@ -114,7 +113,7 @@ def changed(state: DriverState, **changes: Any) -> DriverState:
 
 def family_of(state: DriverState) -> Family:
     """Return the family of a node."""
-    return FAMILIES.get(state.machine.traits.name, lambda: UNSUPPORTED)()
+    return load_family(state.machine.traits.name)
 
 
 def plan_of(state: DriverState, desired: Desired, *, check_mode: bool = False) -> Plan:

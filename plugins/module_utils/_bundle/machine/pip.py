@@ -34,7 +34,7 @@ def platforms(machine: str) -> t.List[str]:
 
 
 def requirements(text: str, python: str, machine: str) -> str:
-    """Return those of a list that are for a Python and machine; pip would take its own for both. NodeError."""
+    """Return those of a list that are for a Python and machine; pip would take its own for both."""
     if Requirement is None:
         raise NodeError(
             "the Python library packaging can't be imported on this machine",
@@ -63,7 +63,7 @@ def requirements(text: str, python: str, machine: str) -> str:
 
 
 def check(host: Host) -> None:
-    """Refuse a Python without pip. NodeError."""
+    """Refuse a Python without pip."""
     if host.run(PIP, check=False).rc:
         raise NodeError(
             f"{sys.executable} has no pip, which fetches the wheels",
@@ -72,7 +72,7 @@ def check(host: Host) -> None:
 
 
 def download(host: Host, listed: str, folder: str, python: str, machine: str) -> None:
-    """Fetch the wheels of a file of requirements into a folder, from where pip on this machine is set to. NodeError."""
+    """Fetch the wheels of a file of requirements into a folder, from where pip on this machine is set to."""
     tags = [word for platform in platforms(machine) for word in ("--platform", platform)]
     args = ["--python-version", python, *tags, "--dest", folder, "--requirement", listed]
     host.run([*DOWNLOAD, *args])

@@ -20,7 +20,11 @@ Entry = t.Tuple[str, t.Optional[bytes], int]
 
 
 def read(path: str) -> Collection:
-    """Return the collection in a folder or tarball. NodeError: there is none, or it was changed."""
+    """Return the collection in a folder or tarball.
+
+    Raises:
+        NodeError: if there is none, or it was changed since its release.
+    """
     if not os.path.isfile(path):
         return parse(path, lambda name: _of_folder(path, name))
     try:

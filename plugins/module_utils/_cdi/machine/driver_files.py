@@ -49,7 +49,7 @@ class DriverFiles:
         return frozenset(nodes)
 
     def drm(self, address: str) -> Drm:
-        """Return what a GPU is drawn with; /sys is the node's own where the root has none."""
+        """Return the DRM nodes of a GPU; /sys is the node's own if the root has none."""
         folder = f"{PCI_FOLDER}/{address.lower()}/drm"
         names = self._host.listdir(self.root + folder) or self._host.listdir(folder)
         nodes = [f"{DRI_FOLDER}/{name}" for name in names if name.startswith(("card", "render"))]
@@ -67,9 +67,8 @@ class DriverFiles:
     def image_folders(self) -> t.Tuple[str, ...]:
         """Return the folders that libraries are mounted in for the loaders of images, the distribution's own first."""
         folders = search_folders(self._linker.cache())
-        own = next(
-            (folder for folder in folders if self._host.listdir(self.root + folder)), folders[0]
-        )
+        there = (folder for folder in folders if self._host.listdir(self.root + folder))
+        own = next(there, folders[0])
         return cdi.image_folders(own, aarch64=self._real(cdi.AARCH64_LOADER) is not None)
 
     def nvml_library(self) -> str:
@@ -194,11 +193,7 @@ class DriverFiles:
         Whatever is in the folders of programs then may do no more than start them. Images look in /usr/bin.
         """
         beside = {self._real(f"{posixpath.dirname(library.path)}/../bin") for library in libraries}
-        own = sorted(
-            beside_folder
-            for beside_folder in beside
-            if beside_folder and beside_folder not in PROGRAM_FOLDERS
-        )
+        own = sorted(filter(None, beside.difference(PROGRAM_FOLDERS)))
         for real, path in self._first(parts.binaries(capabilities), (*own, *PROGRAM_FOLDERS)):
             folder, name = posixpath.split(path)
             yield real, f"/usr/bin/{name}" if folder in own else path
@@ -210,10 +205,10 @@ class DriverFiles:
             ours = cdi.is_driver_library(name, version)
             return ours and parts.has_library(cdi.stem(name), capabilities)
 
-        loaded = ((self._real(path), name) for name, path in self._linker.cache(compat32=compat32))
-        libraries = [
-            (real, name) for real, name in loaded if real and belongs(posixpath.basename(real))
-        ]
+        libraries = []
+        for name, path in self._linker.cache(compat32=compat32):
+            real = self._real(path)
+            libraries += [(real, name)] if real and belongs(posixpath.basename(real)) else []
         folders = self._linker.folders(belongs, compat32=compat32)
         listings = {folder: self._host.listdir(self.root + folder) for folder in folders}
         for folder, names in listings.items():

@@ -58,27 +58,24 @@ class DesiredSpecification(t.NamedTuple):
 def specify(
     node: Inventory, machine: DriverFiles, options: Options
 ) -> t.Tuple[DesiredSpecification, t.Tuple[str, ...]]:
-    """Return the wanted specification, and warnings."""
+    """Return the desired specification, and warnings."""
     version = node.driver_version
     warnings = [f"a GPU is left out: {error}" for error in node.broken]
     warnings += [f"GPU {gpu.gpu.index} is left out: {gpu.error}" for gpu in node.gpus if gpu.error]
     whole = [gpu for gpu in node.gpus if not gpu.error]
     nodes, capabilities = machine.device_nodes(), chosen(options.capabilities)
     devices, left_out = specification.list_devices(
-        [devices_of_gpu.gpu for devices_of_gpu in whole],
-        [mig for devices_of_gpu in whole for mig in devices_of_gpu.migs],
+        [row.gpu for row in whole],
+        [mig for row in whole for mig in row.migs],
         machine.mig_minors(),
         nodes,
-        {
-            devices_of_gpu.gpu.uuid: machine.drm(devices_of_gpu.gpu.pci_bus_id)
-            for devices_of_gpu in whole
-            if draws(capabilities)
-        },
+        {row.gpu.uuid: machine.drm(row.gpu.pci_bus_id) for row in whole if draws(capabilities)},
     )
     warnings += left_out
     if not devices:
-        why = "no GPU of this node can be given to containers"
-        warnings.append(f"{why}: there is no CDI specification")
+        warnings.append(
+            "no GPU of this node can be given to containers: there is no CDI specification"
+        )
         return DesiredSpecification(driver_version=version), tuple(warnings)
     if options.generator == NVIDIA_CTK:
         hook = check_program(machine.program(NVIDIA_CTK))
@@ -94,17 +91,14 @@ def specify(
         warnings += [*notes, *_missing(nodes, files, version, "compute" in capabilities)]
     check(spec, machine.open_folder)
     names = tuple(device["name"] for device in spec["devices"])
-    desired = DesiredSpecification(
-        specification.render(spec), names, spec["cdiVersion"], version, hook
-    )
-    return desired, (
-        *warnings,
-        *rivals(options.path, names, machine.other_specifications(options.path)),
-    )
+    warnings += rivals(options.path, names, machine.other_specifications(options.path))
+    text = specification.render(spec)
+    desired = DesiredSpecification(text, names, spec["cdiVersion"], version, hook)
+    return desired, tuple(warnings)
 
 
 def lost_files(host: Host, before: t.Optional[str], desired: str) -> t.Optional[NodeError]:
-    """Return the refusal where a specification would lose files that installed packages have, None where it does not.
+    """Return the refusal of a specification that loses files which installed packages have, None if it loses none.
 
     A package manager is asked only where a file is gone.
     """
@@ -122,7 +116,9 @@ def lost_files(host: Host, before: t.Optional[str], desired: str) -> t.Optional[
     message = f"files of installed packages are gone: {lost}"
     cause = "the CDI specification, and containers with it, would lose them"
     again = f"{REINSTALL[manager]} {' '.join(sorted(set(owners.values())))}"
-    diverted = _diverted(host, owners) if manager == "apt-get" else []
+    asked = [name for path in owners for name in aliases(path)] if manager == "apt-get" else []
+    argv = ["dpkg-query", "-S", *asked]
+    diverted = DIVERTED.findall(host.run(argv, check=False).out) if asked else []
     if diverted:  # a reinstallation would put them where they are now
         moved = "; ".join(f"dpkg-divert --rename --remove {path}" for path in diverted)
         again = f"dpkg-divert has moved {'it' if len(diverted) == 1 else 'them'}: {moved}"
@@ -132,7 +128,7 @@ def lost_files(host: Host, before: t.Optional[str], desired: str) -> t.Optional[
 def lost_nodes(
     host: Host, before: t.Optional[str], desired: str, root: str
 ) -> t.Optional[NodeError]:
-    """Return the refusal where a specification would lose device nodes that all GPUs share, None where it does not."""
+    """Return the refusal of a specification that loses device nodes which all GPUs share, None if it loses none."""
     if not desired:
         return None
     nodes = _shared_nodes(before) - _shared_nodes(desired)
@@ -166,12 +162,6 @@ def _owners_by_dpkg(host: Host, paths: t.Sequence[str]) -> t.Dict[str, str]:
     return {path: name for path, name in pairs if name in there}
 
 
-def _diverted(host: Host, paths: t.Iterable[str]) -> t.List[str]:
-    """Return the paths, as dpkg knows them, that somebody has moved by dpkg-divert."""
-    asked = [name for path in paths for name in aliases(path)]
-    return DIVERTED.findall(host.run(["dpkg-query", "-S", *asked], check=False).out)
-
-
 def _owners_by_rpm(host: Host, paths: t.Sequence[str]) -> t.Dict[str, str]:
     owners = {}
     for path in paths:
@@ -185,7 +175,7 @@ def _owners_by_rpm(host: Host, paths: t.Sequence[str]) -> t.Dict[str, str]:
 def _hook(
     machine: DriverFiles, options: Options, version: str
 ) -> t.Tuple[t.Tuple[str, Calls], t.List[str]]:
-    """Return the hook program, if there is one to use, with what it is to do besides, and what to say of it."""
+    """Return the hook program, if there is one to use, with its further calls, and warnings."""
     path, text = machine.program(*HOOK_PROGRAMS) or ("", "")
     if not path or options.hooks != "auto":
         return ("", ()), []
@@ -227,9 +217,8 @@ def files_named(text: t.Optional[str]) -> t.FrozenSet[str]:
         paths += [hook["path"] for each in edits for hook in each.get("hooks", ())]
     except json_data.MISREAD:
         return frozenset()
-    return frozenset(
-        path for path in map(str, paths) if not path.startswith(("/run/", "/var/run/"))
-    )
+    sockets = ("/run/", "/var/run/")
+    return frozenset(path for path in map(str, paths) if not path.startswith(sockets))
 
 
 def aliases(path: str) -> t.Tuple[str, ...]:
@@ -257,25 +246,23 @@ def device_names(text: str) -> t.Set[str]:
 
 def rivals(path: str, names: t.Sequence[str], texts: t.Mapping[str, str]) -> t.List[str]:
     """Return which other files take devices away, by the texts of all others; ``names`` are ours."""
-    messages = (
-        _rival(path, names, message, text)
-        for message, text in texts.items()
-        if describes_gpus(text)
-    )
-    return [message for message in messages if message]
-
-
-def _rival(path: str, names: t.Sequence[str], other: str, text: str) -> str:
-    theirs, mine = (RANKS.get(posixpath.dirname(place), 2) for place in (other, path))
-    known = device_names(text)
-    if not known:
-        return f"{other} describes {KIND} too, and its devices can't be read. Next step: remove it"
-    shared = [name for name in names if name in known]
-    if not shared or theirs < mine:
-        return ""
-    which = f"{other} describes {', '.join(shared)} of {KIND} too"
-    if theirs > mine:
-        return f"{which}: runtimes take them from there, not from {path}. Next step: remove it"
-    return (
-        f"{which}: no container gets them, since both files are in one folder. Next step: remove it"
-    )
+    messages = []
+    for other, text in texts.items():
+        if not describes_gpus(text):
+            continue
+        known = device_names(text)
+        if not known:
+            messages.append(
+                f"{other} describes {KIND} too, and its devices can't be read. Next step: remove it"
+            )
+        shared = [name for name in names if name in known]
+        theirs, mine = (RANKS.get(posixpath.dirname(place), 2) for place in (other, path))
+        if not shared or theirs < mine:
+            continue
+        result = "no container gets them, since both files are in one folder"
+        if theirs > mine:
+            result = f"runtimes take them from there, not from {path}"
+        messages.append(
+            f"{other} describes {', '.join(shared)} of {KIND} too: {result}. Next step: remove it"
+        )
+    return messages

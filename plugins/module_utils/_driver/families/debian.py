@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import typing as t
 
+from ..facts import Traits
 from ..family import Family
 from ..packages.names import (
     PREFERRED,
@@ -21,7 +22,6 @@ from ..packages.names import (
     Requirements,
     fabric,
 )
-from ..traits import Traits
 
 COMMON: t.Dict[str, t.Any] = {
     "title": "Debian",

@@ -22,12 +22,11 @@ from ..._base.steps import Step
 from .. import branches
 from ..branches import NO_VERSION, UnknownVersion, Version
 from ..desired import Desired
-from ..facts import DriverState, Streams
+from ..facts import DriverState, Streams, Traits
 from ..family import Family
 from ..kernel.modules import SigningKey
 from ..packages.names import Headers, ModulePackages, Names, Offer, Requirements, fabric
 from ..packages.versions import Choice
-from ..traits import Traits
 
 # RPM Fusion's and ELRepo's packages of the driver, which exclude NVIDIA's.
 OTHERS = ("akmod-nvidia", "xorg-x11-drv-nvidia", "nvidia-x11-drv")
@@ -57,7 +56,7 @@ ROLLING = {"open": "open-dkms", "proprietary": "latest-dkms", PRECOMPILED: "late
 
 
 def is_precompiled(package: str) -> bool:
-    """Return whether a package has such modules."""
+    """Return whether a package has precompiled kernel modules."""
     return bool(re.fullmatch(PATTERN, package))
 
 
@@ -68,7 +67,7 @@ def version_of(package: str) -> Version:
 
 
 def of_kernel(names: t.Iterable[str], kernel: str, kind: str) -> t.Dict[Version, str]:
-    """Return those of the packages that are for a kernel, by their version, newest first."""
+    """Return the packages of precompiled modules for a kernel, by their version, newest first."""
     base, _plus, variant = kernel.partition("+")
     short = base.rpartition(".")[0].rpartition(".")[0]
     start = f"kmod-{variant}-nvidia-" if variant else "kmod-nvidia-"
@@ -82,29 +81,22 @@ def of_kernel(names: t.Iterable[str], kernel: str, kind: str) -> t.Dict[Version,
 def precompiled(offered: Offer, requirements: Requirements, kind: str) -> t.Tuple[str, ...]:
     """Return the package for the running kernel, and those of its version for others that can be booted.
 
-    None fits: empty. What is installed stays unless the newest is wanted.
+    Empty if none fits. What is installed stays unless the newest is desired.
     """
     names = {*offered.names, *offered.installed}
     ready = of_kernel(names, requirements.kernel, kind)
     version = requirements.version.split(":")[-1].split("-")[0]
-    fitting = [candidate for candidate in ready if candidate.fits(version)]
+    fitting = [driver for driver in ready if driver.fits(version)]
     able = branches.best_versions(fitting, requirements.gpus)
-    there = (
-        []
-        if requirements.newest
-        else [candidate for candidate in able if ready[candidate] in offered.installed]
-    )
-    chosen = next(iter((*there, *able)), NO_VERSION)
-    kernels = (
-        requirements.kernel,
-        *(kernel for kernel in requirements.kernels if kernel != requirements.kernel),
-    )
+    there = [driver for driver in able if ready[driver] in offered.installed]
+    chosen = next(iter(able if requirements.newest else (*there, *able)), NO_VERSION)
+    kernels = dict.fromkeys((requirements.kernel, *requirements.kernels))
     packages = (of_kernel(names, kernel, kind).get(chosen, "") for kernel in kernels)
-    return tuple(package for package in packages if package)
+    return tuple(filter(None, packages))
 
 
 def instead(names: Names, asked: str) -> str:
-    """Return what else there is to do where modules from DKMS are refused."""
+    """Return the advice to use modules that are signed already, where those of DKMS are refused."""
     if asked == "never" or not names.modules.precompiled:
         return ""
     package = next(filter(is_precompiled, names.modules.by_type.values()), "")
@@ -122,26 +114,25 @@ def _kernels(names: t.Iterable[str]) -> t.List[str]:
 def with_stream(
     policies: t.Mapping[str, Policy], streams: Streams, stream: str, machine: str
 ) -> t.Dict[str, Policy]:
-    """Return what the sources have once a stream is enabled: of what any stream has, only its packages."""
+    """Return the policies once a stream is enabled: packages of any stream are those of this stream only."""
     modular = {name for rows in streams.offered.values() for name, _machine, _version in rows}
     modular_versions: t.Dict[str, t.Set[str]] = {}
-    for name, of, version in streams.offered.get(stream, ()):
-        if of in ("noarch", machine):
+    for name, architecture, version in streams.offered.get(stream, ()):
+        if architecture in ("noarch", machine):
             modular_versions.setdefault(name, set()).add(version)
     loose = {name: policy for name, policy in policies.items() if name not in modular}
     return {**loose, **ordered(modular_versions)}
 
 
 def wanted_stream(state: DriverState, desired: Desired) -> t.Tuple[Version, str]:
-    """Return the version or branch that a stream must have, empty where all will do, and the type of modules.
+    """Return the version or branch that a stream must have, empty if all will do, and the type of modules.
 
-    The type is empty where the modules are in no stream.
+    The type is empty if the modules are in no stream.
     """
     kind = state.wanted_type(desired.kernel.module_type)
     package = state.software.names.modules.by_type.get(kind, "")
-    version = (
-        version_of(package) or desired.version or branches.newest_branch_for(state.machine.gpus)
-    )
+    version = version_of(package) or desired.version
+    version = version or branches.newest_branch_for(state.machine.gpus)
     if is_precompiled(package):
         kind = PRECOMPILED if kind == "proprietary" else ""
     return version, kind
@@ -159,15 +150,12 @@ def _fitting(streams: Streams, version: Version, kind: str) -> t.List[str]:
     return [
         name
         for name, rows in streams.offered.items()
-        if stream_fits(name, version, kind)
-        and any(
-            Version.of(package_version).fits(number) for _name, _machine, package_version in rows
-        )
+        if stream_fits(name, version, kind) and any(Version.of(row[2]).fits(number) for row in rows)
     ]
 
 
 def choose_stream(streams: Streams, version: Version, kind: str) -> str:
-    """Return the stream to enable, empty where the one that is enabled fits or none does."""
+    """Return the stream to enable, empty if the one that is enabled fits or none does."""
     fitting = _fitting(streams, version, kind)
     if streams.enabled in fitting:
         return ""
@@ -179,9 +167,10 @@ def choose_stream(streams: Streams, version: Version, kind: str) -> str:
 
 
 def stream_steps(streams: Streams, version: Version, kind: str) -> t.List[Step]:
-    """Return the step that enables a stream, none where the enabled one fits or none is offered.
+    """Return the step that enables a stream, none if the enabled one fits or none is offered.
 
-    InputError names the streams that are offered where none of them fits.
+    Raises:
+        InputError: if streams are offered and none of them fits; it names them.
     """
     stream = choose_stream(streams, version, kind)
     if stream:
@@ -199,7 +188,7 @@ def stream_steps(streams: Streams, version: Version, kind: str) -> t.List[Step]:
 
 
 def headers(kernel: str) -> t.Tuple[str, str]:
-    """Return the package of a kernel's headers, whose variants have others, and what ties both, where DKMS needs it."""
+    """Return the package of a kernel's headers, and the one that ties them to their kernel, if there is one."""
     variant = re.search(r"\+(64k|rt)$", kernel)
     if variant:
         return f"kernel-{variant[1]}-devel-{kernel[: variant.start()]}", ""
@@ -234,13 +223,12 @@ class Rhel(Family):
         ready = {kind: precompiled(offered, requirements, kind) for kind in kinds}
         kernel = {kind: (ready.get(kind) or (name,))[0] for kind, name in DKMS.items()}
         built = kernel[requirements.module_type] in DKMS.values()
+        signed = (name for kind, names in ready.items() for name in names if trusted[kind])
         return Names(
             title="RHEL family",
             modules=ModulePackages(
                 kernel,
-                signed=frozenset(
-                    name for kind, names in ready.items() for name in names if trusted[kind]
-                ),
+                signed=frozenset(signed),
                 beside=tuple(ready.get(requirements.module_type, ())[1:]),
                 precompiled=tuple(filter(is_precompiled, sorted(offered.names))),
             ),
@@ -287,11 +275,7 @@ class Rhel(Family):
             return super().choose(state, desired, kind).version or NO_VERSION
         ready = of_kernel(names.modules.precompiled, state.machine.kernel, kind)
         there = state.software.drivers(names.user_space[0])
-        fitting = (
-            candidate
-            for candidate in ready
-            if candidate in there and candidate.fits(desired.version)
-        )
+        fitting = (driver for driver in ready if driver in there and driver.fits(desired.version))
         return next(fitting, NO_VERSION)
 
     def streams(self, state: DriverState, desired: Desired) -> t.List[Step]:
@@ -300,9 +284,17 @@ class Rhel(Family):
 
     def prerequisites(self, state: DriverState, desired: Desired, choice: Choice) -> t.List[Step]:
         """Return the step that installs EPEL, which has dkms, and dnf's plugin that locks versions."""
-        new = choice.version is not None and not state.software.installed(choice.kernel)
-        there = state.software.installed("dkms") or state.software.candidate("dkms")
-        epel = [_epel(state, desired)] if new and choice.dkms and not there else []
+        software, epel = state.software, []
+        new = choice.version is not None and not software.installed(choice.kernel)
+        if new and choice.dkms and not (software.installed("dkms") or software.candidate("dkms")):
+            names = [name for name in software.names.needs if "epel-release" in name]
+            offered = next(filter(software.candidate, names), "")
+            there = next(filter(software.installed, names), "")
+            if not offered or there or desired.prerequisites != "install":
+                cause, hint = _explain_dkms(state, offered, there)
+                message = "dkms, which builds the kernel modules, is in none of the node's sources; nothing was changed"
+                raise NodeError(message, cause=cause, hint=hint)
+            epel = [offered]
         missing = [*epel, *([LOCKING] if state.history.lacks_locking else [])]
         if not missing:
             return []
@@ -313,19 +305,19 @@ class Rhel(Family):
     def refuse_others(self, installed: t.Iterable[str]) -> None:
         foreign = [name for name in installed if name.startswith(OTHERS)]
         if foreign:
-            raise _of_others(foreign)
+            raise _foreign_driver_error(foreign)
 
     def refuse_foreign(self, state: DriverState) -> None:
         """Refuse the driver of another packager before the first change, with all packages that have to go."""
         if state.loaded.foreign:
             installed = filter(state.software.installed, state.software.packages)
             known = (name for name in installed if name.startswith(OTHERS))
-            raise _of_others({*state.loaded.foreign, *known})
+            raise _foreign_driver_error({*state.loaded.foreign, *known})
 
     def refuse_unsigned(
         self, key: SigningKey, state: DriverState, desired: Desired, package: str
     ) -> None:
-        """Refuse kernel modules of NVIDIA's key by that, and name those that are signed already beside DKMS's."""
+        """Refuse modules that are signed with a key which is not enrolled, and name those that are signed already."""
         if is_precompiled(package):
             raise NodeError(
                 key.enforcement.reason,
@@ -341,7 +333,7 @@ class Rhel(Family):
 
 
 def is_foreign(package: str, version: str) -> bool:
-    """Return whether kernel modules are of another packager than NVIDIA and Red Hat, by their package.
+    """Return whether a package with kernel modules is of another packager than NVIDIA and Red Hat.
 
     akmods names packages by the kernel, where precompiled ones have the driver's version.
     """
@@ -350,7 +342,7 @@ def is_foreign(package: str, version: str) -> bool:
     return package not in DKMS.values()
 
 
-def _of_others(packages: t.Iterable[str]) -> NodeError:
+def _foreign_driver_error(packages: t.Iterable[str]) -> NodeError:
     """Return the error about the driver of another packager."""
     names = sorted(packages)
     return NodeError(
@@ -358,20 +350,6 @@ def _of_others(packages: t.Iterable[str]) -> NodeError:
         "go, and this module has not added them",
         cause="NVIDIA's packages and those exclude each other: the kernel loads the modules of one driver",
         hint=f"keep that driver with source: preinstalled, or remove it: dnf remove {' '.join(names)}",
-    )
-
-
-def _epel(state: DriverState, desired: Desired) -> str:
-    names = [name for name in state.software.names.needs if "epel-release" in name]
-    offered = next((name for name in names if state.software.candidate(name)), "")
-    there = next((name for name in names if state.software.installed(name)), "")
-    if offered and not there and desired.prerequisites == "install":
-        return offered
-    cause, hint = _explain_dkms(state, offered, there)
-    raise NodeError(
-        "dkms, which builds the kernel modules, is in none of the node's sources; nothing was changed",
-        cause=cause,
-        hint=hint,
     )
 
 

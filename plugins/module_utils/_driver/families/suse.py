@@ -20,11 +20,10 @@ from ..._base.packages.package import Policy
 from .. import branches
 from ..branches import NoCommonVersion, NotOffered, Version
 from ..desired import Desired
-from ..facts import DriverState
+from ..facts import DriverState, Traits
 from ..family import Family
 from ..packages.names import Headers, ModulePackages, Names, Offer, Requirements, fabric, order
 from ..packages.versions import Choice, built
-from ..traits import Traits
 
 GENERATIONS = ("G07", "G06")
 NEWER_FROM = 590  # where nothing is offered yet, the branch tells the generation
@@ -70,7 +69,7 @@ def _common(policies: t.Mapping[str, Policy], *names: str) -> t.FrozenSet[Versio
 
 
 def built_for(version: str) -> str:
-    """Return the kernel that a build is made for, without its flavour; empty where the version does not say."""
+    """Return the kernel that a build is made for, without its flavour; empty if the version does not say."""
     match = BUILT_FOR.search(version)
     return match[1].replace("_", "-") if match else ""
 
@@ -87,58 +86,50 @@ def _builds(state: DriverState, package: str, driver: t.Optional[str]) -> t.List
 
 
 def build(state: DriverState, package: str, driver: str) -> t.Optional[str]:
-    """Return the build of a version of the driver for the running kernel, None where there is none.
+    """Return the build of a version of the driver for the running kernel, None if there is none.
 
     What is installed stays where it has modules for that, and where an update has brought it for a newer kernel while
     the driver of before is loaded.
     """
     builds, have = _builds(state, package, driver), state.software.installed(package)
-    updated = state.loaded.driver is not None and bool(_served(state))
+    updated = state.loaded.driver is not None and bool(_kernels_with_modules(state))
     if have in builds and (updated or state.machine.kernel not in state.loaded.modules.bare):
         return have
-    return next(
-        (candidate for candidate in _nearest(builds, state.machine.kernel) if candidate != have),
-        None,
-    )
+    nearest = _nearest(builds, state.machine.kernel)
+    return next((version for version in nearest if version != have), None)
 
 
 def helping(state: DriverState, package: str, driver: t.Optional[str], kernel: str) -> str:
-    """Return the build of a version of the driver that a kernel without modules would get, empty without one."""
+    """Return the build of a driver's version that a kernel without modules needs, empty if there is none."""
     have = state.software.installed(package) or ""
-    candidates = _nearest(_builds(state, package, driver), kernel)
-    return next(
-        (
-            candidate
-            for candidate in candidates
-            if order(built_for(candidate)) > order(built_for(have))
-        ),
-        "",
+    newer = (
+        version
+        for version in _nearest(_builds(state, package, driver), kernel)
+        if order(built_for(version)) > order(built_for(have))
     )
+    return next(newer, "")
 
 
 def _bare(state: DriverState, package: str, version: t.Optional[str]) -> bool:
-    """Return whether a build is installed and the running kernel cannot use it."""
-    there = version is not None and version == state.software.installed(package)
-    return (
-        there
-        and bool(built_for(version or ""))
-        and state.machine.kernel in state.loaded.modules.bare
-    )
+    """Return whether a build is installed that the running kernel can't use."""
+    if version is None or version != state.software.installed(package):
+        return False
+    return bool(built_for(version)) and state.machine.kernel in state.loaded.modules.bare
 
 
-def _served(state: DriverState) -> t.List[str]:
+def _kernels_with_modules(state: DriverState) -> t.List[str]:
     """Return the newer kernels that have modules, newest first."""
     return [kernel for kernel in state.newer if kernel not in state.loaded.modules.bare]
 
 
 def generation(package: str) -> str:
-    """Return the generation in the name of a part of SUSE's driver, as G06, empty where it has none."""
+    """Return the generation in the name of a part of SUSE's driver, as G06, empty if it has none."""
     match = GENERATION.match(package)
     return match[1] if match else ""
 
 
 def usable(state: DriverState, package: str, drivers: t.Sequence[Version]) -> t.Sequence[Version]:
-    """Return those of the driver's versions that the running kernel has a build of, all where there is none."""
+    """Return the driver's versions that the running kernel has a build of, all if there is none."""
     return [driver for driver in drivers if build(state, package, driver)] or drivers
 
 
@@ -153,9 +144,9 @@ def _excludes(state: DriverState, choice: Choice, package: str) -> bool:
 
 
 def useless(state: DriverState, package: str, version: t.Optional[str]) -> bool:
-    """Return whether what is installed cannot be loaded, by the running kernel or after a boot into a newer one."""
+    """Return whether installed modules can't be loaded, by the running kernel or after a boot into a newer one."""
     bare = state.loaded.driver is None and _bare(state, package, version)
-    return bare and not _served(state)
+    return bare and not _kernels_with_modules(state)
 
 
 class Suse(Family):
@@ -172,11 +163,8 @@ class Suse(Family):
 
     def candidates(self, offered: Offer, requirements: Requirements) -> t.Tuple[str, ...]:
         flavour = kernel_flavour(requirements.kernel)
-        packages = [
-            form.format(number, flavour)
-            for number in GENERATIONS
-            for form in (UTILITIES, *(form for forms in KERNEL.values() for form in forms))
-        ]
+        forms = (UTILITIES, *(form for forms in KERNEL.values() for form in forms))
+        packages = (form.format(number, flavour) for number in GENERATIONS for form in forms)
         return (DAEMON, *packages)
 
     def names(self, offered: Offer, requirements: Requirements) -> Names:
@@ -250,11 +238,8 @@ class Suse(Family):
         if chosen != desired.version:
             chosen = build(state, kernel, result.version) or chosen
         if desired.kernel.load and state.machine.gpus and useless(state, kernel, chosen):
-            able = [
-                kernel_release
-                for kernel_release in state.loaded.modules.kernels
-                if kernel_release not in state.loaded.modules.bare
-            ]
+            modules = state.loaded.modules
+            able = [release for release in modules.kernels if release not in modules.bare]
             boot = f"boot {', '.join(able)}, which has modules, or " if able else ""
             raise NoModules(
                 f"{kernel} {chosen} has no modules for the running kernel {state.machine.kernel}",
@@ -284,22 +269,18 @@ class Suse(Family):
             for name in software.names.needs:
                 have = software.driver(name)
                 is_newer = name == MODPROBE and have.numbers >= choice.version.numbers
-                offered = (
-                    offered
-                    for offered in software.offered(name)
-                    if Version.of(offered) == choice.version
-                )
-                version = next(offered, "")
+                offers = software.offered(name)
+                matching = (offer for offer in offers if Version.of(offer) == choice.version)
+                version = next(matching, "")
                 if have and version and have != choice.version and not is_newer:
                     result[name] = version
         return result
 
     def displaced(self, state: DriverState, desired: Desired, choice: Choice) -> t.List[str]:
-        """Return the other builds of the kernel modules; those of somebody's whole driver go by adopt alone."""
+        """Return other builds of the kernel modules; those of a whole driver of others go only with adopt."""
         software, ours = state.software, state.history.record.packages
-        foreign = [
-            name for name in filter(software.installed, software.packages) if name not in ours
-        ]
+        there = filter(software.installed, software.packages)
+        foreign = [name for name in there if name not in ours]
         excluded = [name for name in foreign if _excludes(state, choice, name)]
         user_space = [name for name in foreign if generation(name) and not state.type_of(name)]
         if any(generation(name) != generation(choice.kernel) for name in user_space):
@@ -319,13 +300,12 @@ class Suse(Family):
 
     def excluded(self, names: t.Iterable[str], targets: t.Collection[str]) -> t.Set[str]:
         """Return the parts of other generations than that of the targets; their parts exclude each other."""
-        generations = {generation(target) for target in targets} - {""}
-        return {
-            name for name in names if generations and generation(name) not in {"", *generations}
-        }
+        generations = {"", *map(generation, targets)}
+        excluded = {name for name in names if generation(name) not in generations}
+        return excluded if len(generations) > 1 else set()
 
     def waits(self, state: DriverState, choice: Choice) -> str:
-        kernels = _served(state)
+        kernels = _kernels_with_modules(state)
         if not kernels or not _bare(state, choice.kernel, choice.targets.get(choice.kernel)):
             return ""
         running = state.machine.kernel

@@ -20,7 +20,7 @@ from ..._base.steps import Step
 from .. import branches as driver_branches
 from ..branches import NO_VERSION, UnknownVersion, Version
 from ..desired import Desired
-from ..facts import DriverState
+from ..facts import DriverState, Traits
 from ..family import Family
 from ..packages.names import (
     NO_BRANCH,
@@ -48,7 +48,6 @@ from ..packages.versions import (
     unknown_version,
 )
 from ..record import Record
-from ..traits import Traits
 
 EXACT = re.compile(r"(\S+) \(= (\S+)\)")
 OBJECTS = "linux-objects-nvidia-"
@@ -77,7 +76,7 @@ def branches(
     return tuple(sorted({Version(match[1]) for match in matches}, key=int, reverse=True))
 
 
-def _server(offered: Offer, requirements: Requirements) -> Names:
+def _server_names(offered: Offer, requirements: Requirements) -> Names:
     desktop = not requirements.ending
     known = branches(offered.names, requirements.module_type, BRANCH if desktop else SERVER)
     usable = driver_branches.best_versions(known, requirements.gpus) or known
@@ -90,11 +89,8 @@ def _server(offered: Offer, requirements: Requirements) -> Names:
     usable = sorted(usable, key=is_community)
     matches = map((DESKTOP if desktop else INSTALLED).fullmatch, offered.installed)
     installed = [match[1] for match in matches if match and match[1]]
-    have = [
-        known_branch
-        for known_branch in sorted(installed, key=int, reverse=True)
-        if known_branch in usable or not usable
-    ]
+    newest = sorted(installed, key=int, reverse=True)
+    have = [branch for branch in newest if branch in usable or not usable]
     branch = next(filter(None, [requirements.version.branch, *have, *usable, NO_BRANCH]))
     server = f"{branch}{requirements.ending}"
     endings = {"open": f"{server}-open", "proprietary": server}
@@ -126,7 +122,7 @@ def _parts(suffix: str) -> t.Dict[str, t.Tuple[str, ...]]:
     }
 
 
-def _repository(offered: Offer, requirements: Requirements) -> Names:
+def _repository_names(offered: Offer, requirements: Requirements) -> Names:
     known = branches(offered.names, requirements.module_type, BRANCH)
     dkms = "nvidia-dkms-open" if requirements.module_type == "open" else "nvidia-dkms"
     unified = dkms in offered.names
@@ -157,14 +153,14 @@ def _repository(offered: Offer, requirements: Requirements) -> Names:
 
 
 def built_for(needs: t.Iterable[str], anchor: str) -> Version:
-    """Return the version of the driver by what a package needs of the anchor, empty where it does not say."""
+    """Return the driver's version that a package needs of the anchor, empty if it does not name one."""
     pattern = re.compile(re.escape(anchor) + r" \(>= (\S+)\)")
     versions = [match[1] for match in map(pattern.fullmatch, needs) if match]
     return Version.of(f"{versions[0]}-") if versions else NO_VERSION
 
 
 def builds(state: DriverState, package: str) -> t.Dict[str, Version]:
-    """Return the driver's version of each version of a package, newest first, empty where it is not known."""
+    """Return the driver's version of each version of a package, newest first, empty if it is not known."""
     needs, anchor = state.software.relations.get(package, {}), state.software.names.modules.anchor
     return {
         version: built_for(needs.get(version, ()), anchor)
@@ -173,26 +169,24 @@ def builds(state: DriverState, package: str) -> t.Dict[str, Version]:
 
 
 def build(state: DriverState, package: str, version: str) -> t.Optional[str]:
-    """Return the package's version to have for a version of the driver: what is there, else apt's choice."""
+    """Return the version of a package for a version of the driver: the installed one, else apt's candidate."""
     if package in state.history.refused:
         return None
-    candidates = [
-        candidate for candidate, driver in builds(state, package).items() if driver in ("", version)
-    ]
+    drivers = builds(state, package).items()
+    candidates = [candidate for candidate, driver in drivers if driver in ("", version)]
     preferred = [state.software.installed(package), state.software.candidate(package), *candidates]
     return next((candidate for candidate in preferred if candidate in candidates), None)
 
 
 def of_kernel(state: DriverState, kind: str, kernel: str) -> str:
-    """Return the package that has the modules of a kernel, empty where there are none of the kind."""
+    """Return the package that has the modules of a kernel, empty if there are none of the kind."""
     name = state.software.names.modules.prebuilt.get(kind, "")
-    return (
-        name[: -len(state.machine.kernel)] + kernel if name.endswith(state.machine.kernel) else ""
-    )
+    running = state.machine.kernel
+    return name[: -len(running)] + kernel if name.endswith(running) else ""
 
 
 def waiting(state: DriverState, kind: str) -> t.Tuple[Version, str]:
-    """Return the driver's version that is installed and the newest kernel whose modules of it wait for the boot."""
+    """Return the installed driver's version, and the newest kernel that has its modules and waits for a boot."""
     version = state.software.driver(state.software.names.modules.anchor)
     for kernel in state.newer:
         package = of_kernel(state, kind, kernel)
@@ -202,33 +196,37 @@ def waiting(state: DriverState, kind: str) -> t.Tuple[Version, str]:
 
 
 def targets(state: DriverState, kind: str, version: str, *, follow: bool) -> t.Dict[str, str]:
-    """Return the packages for a version, each with its own: of the running kernel, newer ones, and the one before.
+    """Return the packages for a version: of the running kernel, of newer ones, and of the one before.
 
     ``follow`` adds the tracking package, with which the modules of a new kernel come by themselves.
     """
+    kernels = (state.machine.kernel, *state.newer)
     names = [
-        of_kernel(state, kind, kernel_release)
-        for kernel_release in (state.machine.kernel, *state.newer)
+        *(of_kernel(state, kind, kernel) for kernel in kernels),
+        *_previous_kernel(state, kind),
     ]
-    names += _before(state, kind)
     versions = {name: build(state, name, version) for name in names}
-    chosen = {
-        name: kernel_release
-        for name, kernel_release in versions.items()
-        if kernel_release is not None
-    }
-    return {**chosen, **_tracking(state, kind, chosen, follow=follow)}
+    chosen = {name: full for name, full in versions.items() if full is not None}
+    # Tracking packages at a version that needs what was chosen, and nothing else.
+    exact = {f"{name} (= {full})" for name, full in chosen.items()}
+    result = {**chosen}
+    for name in tracking(state, kind):
+        needs, offered = state.software.relations.get(name, {}), state.software.versions(name)
+        fitting = [full for full in offered if exact & set(needs.get(full, ()))]
+        installed = state.software.installed(name)
+        if fitting and name not in state.history.refused and (follow or installed):
+            result[name] = installed if installed in fitting else fitting[0]
+    return result
 
 
-def _before(state: DriverState, kind: str) -> t.List[str]:
+def _previous_kernel(state: DriverState, kind: str) -> t.List[str]:
     """Return the package that this module has added for the kernel before the running one.
 
     Those of older kernels would keep them on the node for ever, and fill /boot.
     """
     start, running = of_kernel(state, kind, ""), order(state.machine.kernel)
-    kernels = [
-        name[len(start) :] for name in state.history.record.packages if name.startswith(start)
-    ]
+    ours = state.history.record.packages
+    kernels = [name[len(start) :] for name in ours if name.startswith(start)]
     older = [kernel for kernel in kernels if kernel[:1].isdigit() and order(kernel) < running]
     there = [release for release in older if state.software.installed(f"{start}{release}")]
     return [f"{start}{release}" for release in sorted(there, key=order)[-1:]]
@@ -238,40 +236,13 @@ def tracking(state: DriverState, kind: str) -> t.List[str]:
     """Return the names that tracking packages of the driver would have, and those that are installed."""
     start = of_kernel(state, kind, "")
     pattern = re.compile(re.escape(start) + TRACKED)
-    there = (
-        package
-        for package in filter(pattern.fullmatch, state.software.packages)
-        if state.software.installed(package)
-    )
+    there = filter(pattern.fullmatch, filter(state.software.installed, state.software.packages))
     named = (f"{start}{flavour}" for flavour in state.flavours)
     return [*dict.fromkeys((*named, *there))] if start else []
 
 
-def _tracking(
-    state: DriverState, kind: str, chosen: t.Mapping[str, str], *, follow: bool
-) -> t.Dict[str, str]:
-    """Return the tracking packages at a version that needs what was chosen, and nothing else."""
-    exact = {f"{name} (= {version})" for name, version in chosen.items()}
-    result = {}
-    for name in tracking(state, kind):
-        needs = state.software.relations.get(name, {})
-        fitting = [
-            version
-            for version in state.software.versions(name)
-            if exact & set(needs.get(version, ()))
-        ]
-        if (
-            fitting
-            and name not in state.history.refused
-            and (follow or state.software.installed(name))
-        ):
-            installed = state.software.installed(name)
-            result[name] = installed if installed in fitting else fitting[0]
-    return result
-
-
 def _choose(state: DriverState, desired: Desired, kind: str, kernel: str) -> t.Optional[Choice]:
-    """Choose with prebuilt modules of the running kernel, None where they are built for none of the versions."""
+    """Choose with prebuilt modules of the running kernel, None if they are built for none of the versions."""
     known = state.software.names
     names = package_names(state, desired, kind, kernel)
     there, boot = waiting(state, kind)
@@ -282,45 +253,38 @@ def _choose(state: DriverState, desired: Desired, kind: str, kernel: str) -> t.O
     matched, versions = common(state, desired, names, known.modules.anchor)
     fits = [candidate for candidate in versions if build(state, kernel, candidate) is not None]
     boot = "" if there in fits else boot
-    versions = [
-        candidate for candidate in versions if candidate in fits or (boot and candidate == there)
-    ]
+    fits += [there] if boot else []
+    versions = [candidate for candidate in versions if candidate in fits]
     if not versions:
         return None
     version = versions[0]
     if version not in {*map(state.software.driver, matched)}:
         newer = [of_kernel(state, kind, candidate) for candidate in state.newer]
+
+        def count_kernels(driver: str) -> int:
+            return sum(build(state, package, driver) is not None for package in newer)
+
         # The first of those with modules for most of the newer kernels.
-        version = max(
-            versions,
-            key=lambda driver: sum(
-                build(state, candidate, driver) is not None for candidate in newer
-            ),
-        )
+        version = max(versions, key=count_kernels)
     chosen = assigned(state, desired, kind, names, matched, version)
     tracked = any(TRACKING.fullmatch(candidate) for candidate in state.taken(desired.adopt))
     chosen.update(targets(state, kind, version, follow=not desired.hold or tracked))
-    tracks = any(
-        candidate in chosen or state.software.installed(candidate)
-        for candidate in tracking(state, kind)
-    )
+    trackers = tracking(state, kind)
+    tracks = any(name in chosen or state.software.installed(name) for name in trackers)
     # apt would bring DKMS's modules as well, for a metapackage that knows no others.
     if not tracks and any(map(WHOLE.fullmatch, chosen)):
         return None
     boot = boot if version == there else ""
     have = state.software.installed(kernel)
     chosen.update({kernel: have} if boot and have else {})
-    needs = _exactly(state, chosen)
-    return Choice(kind, version, chosen, (), known, kernel, desired.version, boot, needs)
-
-
-def _exactly(state: DriverState, chosen: t.Mapping[str, str]) -> t.Dict[str, str]:
-    """Return the versions of what chosen modules need in one version only: their signatures and objects."""
+    # What chosen modules need in one version only: their signatures and objects.
+    relations = state.software.relations
     needs = (
-        state.software.relations.get(name, {}).get(version, ()) for name, version in chosen.items()
+        need for name, full in chosen.items() for need in relations.get(name, {}).get(full, ())
     )
-    matches = (match for group in needs for match in map(EXACT.fullmatch, group) if match)
-    return {match[1]: match[2] for match in matches if match[1] not in chosen}
+    matches = (match for match in map(EXACT.fullmatch, needs) if match)
+    exactly = {match[1]: match[2] for match in matches if match[1] not in chosen}
+    return Choice(kind, version, chosen, (), known, kernel, desired.version, boot, exactly)
 
 
 class Ubuntu(Family):
@@ -334,8 +298,10 @@ class Ubuntu(Family):
     )
 
     def names(self, offered: Offer, requirements: Requirements) -> Names:
-        """Return the packages of the branch to have: asked for, else installed, else the newest that runs the GPUs."""
-        return (_repository if requirements.repository else _server)(offered, requirements)
+        """Return the packages of a branch: the desired one, else the installed, else the newest that runs the GPUs."""
+        return (_repository_names if requirements.repository else _server_names)(
+            offered, requirements
+        )
 
     def prefixes(self, requirements: Requirements) -> t.Tuple[str, ...]:
         return ("nvidia-",)
@@ -344,13 +310,11 @@ class Ubuntu(Family):
         """Return the packages that have the kernel modules of a branch, where one is to be chosen."""
         if requirements.version or any("nvidia" in package for package in offered.installed):
             return ()
-        module_packages = (
-            name for name in offered.names if SERVER.fullmatch(name) or BRANCH.fullmatch(name)
-        )
-        return tuple(sorted(module_packages))
+        names = offered.names
+        return tuple(sorted({*filter(SERVER.fullmatch, names), *filter(BRANCH.fullmatch, names)}))
 
     def ending(self, installed: t.Iterable[str], record: Record, desired: Desired) -> str:
-        """Return -server, or nothing where a desktop's packages were taken over."""
+        """Return -server, or nothing if a desktop's packages were taken over."""
         if any(mark(component).endswith("-server") for component in desired.components):
             return "-server"
         fresh = [name for name in installed if name not in record.packages] if desired.adopt else []
@@ -362,21 +326,14 @@ class Ubuntu(Family):
 
     def asked(self, state: DriverState) -> t.Set[str]:
         """Return the prebuilt kernel modules that may be offered or are there, and what tracks them."""
-        names, kernels = state.software.names, (state.machine.kernel, *state.newer)
-        packages = {
-            of_kernel(state, kind, kernel) for kind in names.modules.prebuilt for kernel in kernels
-        }
-        packages |= {
-            tracked for kind in names.modules.prebuilt for tracked in tracking(state, kind)
-        }
-        packages |= {
-            package for package in state.history.record.packages if package.startswith(PREBUILT)
-        }
-        return (
-            {tracked for tracked in packages if tracked and NO_BRANCH not in tracked}
-            if names.modules.prebuilt
-            else set()
-        )
+        kinds, kernels = state.software.names.modules.prebuilt, (state.machine.kernel, *state.newer)
+        if not kinds:
+            return set()
+        packages = {name for name in state.history.record.packages if name.startswith(PREBUILT)}
+        for kind in kinds:
+            packages.update(of_kernel(state, kind, kernel) for kernel in kernels)
+            packages.update(tracking(state, kind))
+        return {name for name in packages if name and NO_BRANCH not in name}
 
     def choose(self, state: DriverState, desired: Desired, kind: str) -> Choice:
         """Choose prebuilt modules, in a version that they are built for, before those that DKMS builds.
@@ -401,7 +358,7 @@ class Ubuntu(Family):
             raise
 
     def unusable(self, state: DriverState, steps: t.Iterable[Step], refusal: str) -> t.List[str]:
-        """Return the prebuilt modules among what is to be installed that a refusal names, all where it names none."""
+        """Return the prebuilt modules to be installed that a refusal names, or all of them if it names none."""
         start = tuple(
             {of_kernel(state, kind, "") for kind in state.software.names.modules.prebuilt} - {""}
         )
@@ -424,7 +381,7 @@ class Ubuntu(Family):
     def objects(
         self, state: DriverState, drop: t.Iterable[str], taken: t.Collection[str]
     ) -> t.List[str]:
-        """Return what modules that go were linked from, as far as it is ours: apt keeps what has a kernel's name."""
+        """Return our packages that modules which go were linked from; apt keeps packages with a kernel's name."""
         names = [name.replace("linux-modules-", "linux-objects-", 1) for name in drop]
         ours = {*filter(state.software.installed, (*state.history.record.packages, *taken))}
         return [name for name in names if name.startswith(OBJECTS) and name in ours]

@@ -160,7 +160,7 @@ class Differing(t.NamedTuple):
 
     @property
     def is_closed(self) -> bool:
-        """Return whether somebody whom the options let open it can't."""
+        """Return whether users whom the driver's options allow can't open it."""
         return bool(self.meant.mode & ~self.has.mode) or self.has[1:] != self.meant[1:]
 
 
@@ -186,56 +186,47 @@ SAY_SO = (
 
 
 def meant(params: str) -> t.Optional[Access]:
-    """Return what the loaded driver's options say of its nodes, None where they leave them to others."""
+    """Return the access that the loaded driver's options give its device nodes, None if they leave it to others."""
     parameters = dict(re.findall(r"^(\w+): (\d+)$", params, re.M))
     names = ("DeviceFileMode", "DeviceFileUID", "DeviceFileGID")
-    if parameters.get("ModifyDeviceFiles", "0") == "0" or not all(
-        name in parameters for name in names
-    ):
+    if parameters.get("ModifyDeviceFiles", "0") == "0" or not parameters.keys() >= set(names):
         return None
     return Access(*(int(parameters[name]) for name in names))
 
 
 def meant_of(capability: str) -> t.Tuple[str, t.Optional[Access]]:
-    """Return the node of one of MIG's capabilities by the driver's file, and what that says, None where nothing."""
+    """Return the device node of a MIG capability and its access, by the driver's file; None if that gives none."""
     properties = dict(re.findall(r"^(\w+): (\d+)$", capability, re.M))
-    if properties.get("DeviceFileModify") != "1" or not {
-        "DeviceFileMinor",
-        "DeviceFileMode",
-    } <= set(properties):
+    names = {"DeviceFileMinor", "DeviceFileMode"}
+    if properties.get("DeviceFileModify") != "1" or not properties.keys() >= names:
         return "", None
     access = Access(int(properties["DeviceFileMode"]), 0, 0)
     return f"{CAPS_FOLDER}/nvidia-cap{properties['DeviceFileMinor']}", access
 
 
 def way_back(nodes: t.Sequence[Differing]) -> str:
-    """Return the next step for nodes that are not as meant, of which there is one at least."""
+    """Return the next step that restores device nodes, of which there is at least one."""
     alike: t.Dict[Access, t.List[str]] = {}
     for node in nodes:
         alike.setdefault(node.meant, []).append(node.path)
+    rows = ((access, " ".join(paths)) for access, paths in alike.items())
     commands = " && ".join(
-        _restore_command(access, " ".join(paths)) for access, paths in alike.items()
+        f"chown {access.uid}:{access.gid} {paths} && chmod {access.mode:04o} {paths}"
+        for access, paths in rows
     )
-    return (
-        f"{commands}, {SAY_SO}"
-        if any(OF_OPTIONS.fullmatch(node.path) for node in nodes)
-        else commands
-    )
-
-
-def _restore_command(access: Access, paths: str) -> str:
-    return f"chown {access.uid}:{access.gid} {paths} && chmod {access.mode:04o} {paths}"
+    of_options = any(OF_OPTIONS.fullmatch(node.path) for node in nodes)
+    return f"{commands}, {SAY_SO}" if of_options else commands
 
 
 def warnings(nodes: DeviceNodes) -> t.Tuple[str, ...]:
-    """Return what is to be said of nodes that are not as meant."""
+    """Return the warning about device nodes whose mode or owner differs."""
     if not nodes.differing:
         return ()
     return (f"{'; '.join(map(str, nodes.differing))}. Next step: {way_back(nodes.differing)}",)
 
 
 def plan(nodes: DeviceNodes) -> t.List[Step]:
-    """Return the step that makes them, now and at each boot."""
+    """Return the step that makes the device nodes, now and at each boot."""
     parts = [f"make {', '.join(nodes.missing)}"] if nodes.missing else []
     parts += [] if nodes.at_boot else [f"have {UNIT} make NVIDIA's device nodes at each boot"]
     return [Step("device_nodes", "; ".join(parts))] if parts else []

@@ -19,6 +19,7 @@ NOUVEAU = "blacklist nouveau\noptions nouveau modeset=0\n"
 LOG_HEAD = re.compile(r"^DKMS .*make\.log for (\S+) for kernel (\S+)")
 KO = r"nvidia(?:-current(?:-open)?|-tesla-\d+|-legacy-\d+xx)?\.ko(?:\.\w+)?"
 DRIVER = re.compile(rf"^(?:\S+/)?{KO}:", re.M)
+# What counts in the list of an initramfs: the driver, nouveau, and our file.
 IN_INITRAMFS = re.compile(rf"/(?:{KO}|nouveau\.ko(?:\.\w+)?|modprobe\.d/gpu-node\.conf)\s*$", re.M)
 TAIL_LINES = 20
 TAIL_WIDTH = 300
@@ -35,7 +36,7 @@ class Dkms(t.NamedTuple):
     log: str = ""
 
     def describe(self) -> t.Dict[str, str]:
-        """Return it for a user."""
+        """Return the build for users."""
         return {key: value for key, value in self._asdict().items() if value}
 
 
@@ -43,15 +44,21 @@ class Dkms(t.NamedTuple):
 class Modules:
     """What decides about the kernel's modules.
 
-    ``own`` is the text of our modprobe file; ``foreign`` says that somebody else has a file of that name; ``nouveau``
-    says that some kernel has that module, ``blacklisted`` that somebody else keeps it away. ``images`` are the kernels
-    with an initramfs that can be rebuilt, ``stale`` those of them whose initramfs is older than our file, or still may
-    have what was in it, ``spared`` those that have nothing to do with it. ``options`` are those that the loaded
-    modules have. ``kernels`` are those that can be booted, ``bare`` those of them that have no module of the driver.
-    ``overruled`` are options that something else sets otherwise, which wins at the next load. ``itself`` are options
-    that are not known here and that the modules say that they have, with their versions. ``present`` are the modules of
-    the driver that are loaded. ``kept_away`` are files, or the kernel's command line, and what in them keeps the driver
-    from being loaded.
+    Attributes:
+        own: The text of our modprobe file.
+        foreign: Whether somebody else has a file of that name.
+        nouveau: Whether some kernel has nouveau.
+        blacklisted: Whether something else keeps nouveau from being loaded.
+        images: The kernels with an initramfs that can be rebuilt.
+        stale: Those of them whose initramfs is older than our file, or may still have what was in it.
+        spared: Those whose initramfs has nothing to do with our file.
+        options: The options that the loaded modules show.
+        bare: The bootable kernels that have no module of the driver.
+        kernels: The bootable kernels.
+        overruled: Options that something else sets otherwise, which wins at the next load.
+        itself: Options that are not known here and that modules declare themselves, with their versions.
+        present: The modules of the driver that are loaded.
+        kept_away: What keeps the driver from being loaded, by file, or the kernel's command line.
     """
 
     own: t.Optional[str] = None
@@ -71,7 +78,7 @@ class Modules:
 
 
 def render(options: Options, *, nouveau: bool, current: bool) -> str:
-    """Return our modprobe file, empty where there is nothing to say.
+    """Return the text of our modprobe file, empty if it has nothing to set.
 
     ``current`` adds the names that the modules have in Debian, nvidia-current and the like.
     """
@@ -85,24 +92,14 @@ def render(options: Options, *, nouveau: bool, current: bool) -> str:
 
 
 def names(module: str, *, current: bool) -> t.List[str]:
-    """Return the names that a module of the driver has, where ``current`` is so with those of Debian."""
+    """Return the names of a module of the driver; ``current`` adds its name in Debian."""
     debians = module.replace("nvidia", "nvidia-current", 1).replace("_", "-")
     return [module, debians] if current else [module]
 
 
-def has_driver(dependencies: str) -> bool:
-    """Return whether a kernel's modules.dep has the driver, by the names that distributions give it."""
-    return DRIVER.search(dependencies) is not None
-
-
 def driver_files(dependencies: str) -> t.List[str]:
-    """Return the paths of the driver's main module in a kernel's modules.dep."""
+    """Return the paths of the driver's main module in a kernel's modules.dep, by the names in distributions."""
     return [match[0].rstrip(":") for match in DRIVER.finditer(dependencies)]
-
-
-def in_initramfs(listing: str) -> bool:
-    """Return whether the list of an initramfs has the driver, nouveau, or our file, which count there."""
-    return IN_INITRAMFS.search(listing) is not None
 
 
 def blacklists(text: str) -> bool:
@@ -120,7 +117,7 @@ def blacklists_on_command_line(text: str) -> bool:
 
 
 def keeps_away(text: str) -> str:
-    """Return the line of a modprobe file by which the driver is not loaded, also where it is asked for by its name."""
+    """Return the line of a modprobe file that keeps the driver from being loaded, even by its name."""
     match = re.search(
         r"^[^\S\n]*(install[^\S\n]+nvidia\S*[^\S\n]+(?:/usr)?(?:/bin/)?(?:false|true))\b",
         text,
@@ -130,7 +127,7 @@ def keeps_away(text: str) -> str:
 
 
 def keeps_away_on_command_line(text: str) -> str:
-    """Return the parameter of the kernel's command line that does so."""
+    """Return the parameter of the kernel's command line that keeps the driver from being loaded."""
     for written in kernel_parameters.split(text):
         name, value = kernel_parameters.parameter(written)
         modules = (value or "").split(",") if name == "module_blacklist" else []
@@ -140,7 +137,7 @@ def keeps_away_on_command_line(text: str) -> str:
 
 
 def failed_kernel(log: str) -> str:
-    """Return the kernel that a log of DKMS is about, empty where it does not say."""
+    """Return the kernel that a log of DKMS is about, empty if it does not say."""
     match = LOG_HEAD.match(log)
     return match[2] if match else ""
 
@@ -169,13 +166,6 @@ SECURE_BOOT = Enforcement("Secure Boot is on", "turn Secure Boot off")
 SIG_ENFORCE = Enforcement(
     "the kernel takes signed modules alone (module.sig_enforce)", "boot without module.sig_enforce"
 )
-
-
-def locked_down(mode: str) -> Enforcement:
-    """Return how the kernel's lockdown enforces signatures."""
-    return Enforcement(
-        f"the kernel takes signed modules alone (lockdown: {mode})", f"boot without lockdown={mode}"
-    )
 
 
 class SigningKey(t.NamedTuple):

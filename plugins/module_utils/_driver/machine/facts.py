@@ -14,22 +14,19 @@ from ..._base.packages.repository import Repository
 from ..._machine.packages.apt_sources import OWN_SOURCES
 from ..._node.machine import facts as node_facts
 from ..branches import Version
-from ..facts import Driver, History, Loaded, Machine, Software
+from ..facts import Driver, DriverState, History, Loaded, Machine, Software
 from ..module_options.declared import Options
-from ..record import Record
 from ..sources.runfile import UNINSTALLER
 from .kernel import dkms, modules, signing_key
 from .sources import Node, known_repository
 
 
-def observe_machine(node: Node, release: t.Mapping[str, str]) -> Machine:
+def _observe_machine(node: Node, release: t.Mapping[str, str]) -> Machine:
     """Return what the node is; ``release`` are the fields of its os-release."""
     host, kernel = node.host, node.kernel
     devices = node_facts.pci_devices(host)
     distribution = release.get("ID", "unknown")
-    gpus = tuple(
-        (device.address, device.architecture) for device in devices if device.kind == "gpu"
-    )
+    gpus = tuple((gpu.address, gpu.architecture) for gpu in devices if gpu.kind == "gpu")
     bridged = bool(gpus) and bool(node_facts.bridges(host))
     return Machine(
         traits=node.family.traits,
@@ -48,31 +45,43 @@ def observe_machine(node: Node, release: t.Mapping[str, str]) -> Machine:
     )
 
 
-def observe_files(node: Node, record: Record, repository: t.Optional[Repository]) -> Software:
-    """Return which files of the driver's sources are on the node; ``repository`` is the desired one."""
-    sources = node.host.read(OWN_SOURCES)
+def observe_node(
+    node: Node,
+    release: t.Mapping[str, str],
+    repository: t.Optional[Repository],
+    options: Options,
+) -> DriverState:
+    """Return what is known before the package manager is asked.
+
+    Args:
+        node: The node.
+        release: The fields of its os-release.
+        repository: The desired repository.
+        options: The desired options of kernel modules.
+    """
+    host, past = node.host, history(node)
+    record, driver = past.record, node_facts.loaded_driver(host)
+    sources = host.read(OWN_SOURCES)
     foreign = not record.sources and not (sources or HEADER).startswith(HEADER)
-    return Software(
-        own_sources=None if foreign else sources,
-        foreign_sources=OWN_SOURCES if foreign else "",
-        repository=known_repository(node, repository),
-        nvidia_installer=node.host.exists(UNINSTALLER),
-    )
-
-
-def observe_loaded(node: Node, record: Record, options: Options) -> Loaded:
-    """Return what the kernel has loaded, and what it would load with the desired options."""
-    host = node.host
-    driver = node_facts.loaded_driver(host)
-    return Loaded(
-        driver=Driver(Version(driver.version), driver.module_type) if driver else None,
-        load=node_facts.driver_load(host),
-        nouveau=host.exists("/sys/module/nouveau"),
-        libraries=tuple(map(Version, node_facts.library_versions(host))),
-        firmware=node_facts.firmware_versions(host, node.kernel),
-        modules=modules(host, options, added=record.modprobe, spared=record.initramfs),
-        dkms=dkms(host),
-        reload_note=node.reload_note,
+    return DriverState(
+        machine=_observe_machine(node, release),
+        software=Software(
+            own_sources=None if foreign else sources,
+            foreign_sources=OWN_SOURCES if foreign else "",
+            repository=known_repository(node, repository),
+            nvidia_installer=host.exists(UNINSTALLER),
+        ),
+        loaded=Loaded(
+            driver=Driver(Version(driver.version), driver.module_type) if driver else None,
+            load=node_facts.driver_load(host),
+            nouveau=host.exists("/sys/module/nouveau"),
+            libraries=tuple(map(Version, node_facts.library_versions(host))),
+            firmware=node_facts.firmware_versions(host, node.kernel),
+            modules=modules(host, options, added=record.modprobe, spared=record.initramfs),
+            dkms=dkms(host),
+            reload_note=node.reload_note,
+        ),
+        history=past,
     )
 
 

@@ -42,7 +42,7 @@ class Gate:
         self._deadline = time.monotonic() + self._timeout
 
     def look(self, state: DriverState) -> t.Tuple[DriverState, t.Tuple[str, ...]]:
-        """Return the state with the pods that were given GPUs, and a warning where that is not known."""
+        """Return the state with the pods that were allocated GPUs, and a warning if these can't be read."""
         self._seen = state
         try:
             return state.with_loaded(allocated=self._allocated_gpus()), ()
@@ -55,7 +55,7 @@ class Gate:
         return names(allocated.observe(self._host)) if self._asks_kubelet else ()
 
     def wait(self, planned: Plan, busy: DriverState) -> DriverState:
-        """Return who still has a GPU, after waiting for them where that was asked for; not in check mode."""
+        """Return the GPU users that are left after waiting for them, if that was asked for; check mode does not."""
         waits = self._on_busy == WAIT and not self._check_mode and disrupts(planned)
         while waits and blockers(busy) and time.monotonic() < self._deadline:
             time.sleep(LOOK_SECONDS)
@@ -67,7 +67,11 @@ class Gate:
     def refuse(self, planned: Plan, busy: DriverState) -> t.Optional[Plan]:
         """Refuse a plan that takes the driver from those who have a GPU; in check mode return it with them.
 
-        Busy: it is refused. None: it takes nothing, or the user lets it.
+        Returns:
+            The plan that check mode shows. None if it takes the driver from nobody, or the user allows that.
+
+        Raises:
+            Busy: if the plan is refused.
         """
         puts_off = self._check_mode and self._on_busy == WAIT and disrupts(planned)
         if self._on_busy == PROCEED or not (replaces(planned) or puts_off):
@@ -83,13 +87,13 @@ class Gate:
         return dataclasses.replace(planned, blocked_by=users, refused=refused, warnings=warnings)
 
     def last_look(self) -> None:
-        """Refuse a change, whose services are stopped, where a process has a GPU all the same, or came meanwhile."""
+        """Refuse a change if a process has a GPU although the services are stopped."""
         if self._on_busy != PROCEED and self._seen is not None:
             state = self._seen.with_loaded(users=gpu_users(self._host), allocated=())
             refuse(state, absent=self._absent)
 
     def about(self, planned: Plan, busy: DriverState, notes: t.Sequence[str]) -> Plan:
-        """Return what is done though GPUs are in use, with who has them."""
+        """Return a plan that is carried out although GPUs are in use, with a warning that names their users."""
         users = blockers(busy)
         messages = [PROCEEDS.format(", ".join(users))] if replaces(planned) else []
         warnings = (*planned.warnings, *messages, *notes)
@@ -97,12 +101,12 @@ class Gate:
 
 
 def blockers(state: DriverState) -> t.Tuple[str, ...]:
-    """Return who has a GPU, in words: processes, then pods."""
+    """Return who uses a GPU, for people: processes, then pods."""
     return (*(f"process {user}" for user in state.loaded.users), *state.loaded.allocated)
 
 
 def refuse(state: DriverState, *, absent: bool, waited: t.Optional[int] = None) -> None:
-    """Raise Busy where anybody has a GPU; it names them, and how that ends."""
+    """Raise Busy if anybody has a GPU, with their names and how that ends."""
     ways = holders.advice(state.loaded.users, state.loaded.allocated)
     plays = "drain the node"
     if not absent:

@@ -10,7 +10,7 @@ import typing as t
 
 from ..._base.errors import NodeError
 from ..._machine.host import Host
-from ..kernel.modules import Modules, in_initramfs
+from ..kernel.modules import IN_INITRAMFS, Modules
 from ..module_options.in_force import MODPROBE_FILE
 
 IMAGES = ("/boot/initrd.img-{}", "/boot/initramfs-{}.img", "/boot/initrd-{}")
@@ -32,12 +32,12 @@ def images(host: Host, kernels: t.Sequence[str]) -> t.Dict[str, float]:
 
 
 def mark(kernel: str, made: float) -> str:
-    """Return what tells an initramfs that needs no rebuild from a later one of its kernel."""
+    """Return what identifies this version of a kernel's initramfs."""
     return f"{kernel} {made:.3f}"
 
 
 def looked_into(host: Host, modules: Modules, *, changes: bool) -> Modules:
-    """Return what decides, without the kernels whose initramfs has nothing to do with our file.
+    """Return the modules' facts without the kernels whose initramfs has nothing to do with our file.
 
     ``changes`` says that the file is to change. An initramfs is listed only where it would be rebuilt, as that takes a
     second.
@@ -53,12 +53,13 @@ def looked_into(host: Host, modules: Modules, *, changes: bool) -> Modules:
 
 
 def _carries(host: Host, kernel: str) -> bool:
-    """Return whether an initramfs has our file, the driver or nouveau; so it has where it can't be listed."""
+    """Return whether an initramfs has our file, the driver or nouveau. True if it can't be listed."""
     lister = next((program for program in LISTERS if host.which(program) is not None), None)
     if lister is None:
         return True
     completed = host.run([lister, _image(host, kernel)], check=False, timeout=LIMIT)
-    return completed.rc != 0 or not completed.out.strip() or in_initramfs(completed.out)
+    is_listed = completed.rc == 0 and completed.out.strip()
+    return not is_listed or IN_INITRAMFS.search(completed.out) is not None
 
 
 def _image(host: Host, kernel: str) -> str:
@@ -88,7 +89,7 @@ def write(
 
 
 def _rebuild(host: Host, kernel: str) -> None:
-    """Make an initramfs anew; where that fails, the one before stays."""
+    """Rebuild an initramfs; if that fails, the one before stays."""
     if host.which("update-initramfs") is not None:
         host.run(["update-initramfs", "-u", "-k", kernel])
         return

@@ -95,6 +95,7 @@ def modules(
     loaded = _loaded(host, options)
     bootable = tuple(kernel for kernel in kernels if host.exists(f"/boot/vmlinuz-{kernel}"))
     known = {release: host.read(f"{KERNELS}/{release}/modules.dep") or "" for release in bootable}
+    bare = (name for name, text in known.items() if text and not driver_kernel.driver_files(text))
     return Modules(
         own=None if foreign else text,
         foreign=foreign,
@@ -105,11 +106,7 @@ def modules(
         stale=tuple(stale) if own is not None or added else (),
         options=loaded,
         kernels=bootable,
-        bare=tuple(
-            release
-            for release, text in known.items()
-            if text and not driver_kernel.has_driver(text)
-        ),
+        bare=tuple(bare),
         overruled=in_force.overruled(options, counted, command_line),
         itself=_itself(host, options, loaded),
         kept_away={
@@ -135,7 +132,7 @@ def _loaded(host: Host, options: Options) -> t.Dict[str, str]:
 
 
 def _itself(host: Host, options: Options, loaded: t.Iterable[str]) -> t.Dict[str, str]:
-    """Return what modules say themselves of options that are not known here: those that are loaded, or on the disk."""
+    """Return the options unknown here that modules declare themselves, with the version of a module on the disk."""
     unknown = {name for name, _value in options if name not in TABLE}
     values = dict.fromkeys(unknown.intersection(loaded), "")
     for module in sorted({name.partition(".")[0] for name in unknown.difference(values)}):
@@ -156,7 +153,7 @@ def module_files(host: Host) -> t.List[str]:
 
 @contextlib.contextmanager
 def building(host: Host, *, complete: bool = False) -> t.Iterator[None]:
-    """Name a build that DKMS fails at inside, with the end of its log.
+    """Raise the error of a build that DKMS fails at inside, with the end of its log.
 
     With ``complete``, a failed build for the running kernel is an error though the package manager
     is content: rpm takes no notice of it.
@@ -221,12 +218,16 @@ def enforcement(host: Host) -> t.Optional[Enforcement]:
     enforced, lockdown = host.read(SIG_ENFORCE), facts.lockdown(host)
     if enforced is None and lockdown is None:
         return driver_kernel.SECURE_BOOT if _secure_boot(host) else None
-    reasons = {
-        driver_kernel.SIG_ENFORCE: (enforced or "").strip() == "Y",
-        driver_kernel.locked_down(lockdown or ""): lockdown not in (None, "none"),
-    }
-    reason = next((reason for reason, holds in reasons.items() if holds), None)
-    return driver_kernel.SECURE_BOOT if reason and _secure_boot(host) else reason
+    if (enforced or "").strip() == "Y":
+        reason = driver_kernel.SIG_ENFORCE
+    elif lockdown not in (None, "none"):
+        reason = Enforcement(
+            f"the kernel takes signed modules alone (lockdown: {lockdown})",
+            f"boot without lockdown={lockdown}",
+        )
+    else:
+        return None
+    return driver_kernel.SECURE_BOOT if _secure_boot(host) else reason
 
 
 def _secure_boot(host: Host) -> bool:
@@ -236,7 +237,7 @@ def _secure_boot(host: Host) -> bool:
 
 
 def signing_key(host: Host) -> t.Optional[SigningKey]:
-    """Return the key and whether the firmware knows it, None where the kernel takes modules of any key."""
+    """Return the key and whether the firmware knows it, None if the kernel takes modules of any key."""
     enforced = enforcement(host)
     if enforced is None:
         return None

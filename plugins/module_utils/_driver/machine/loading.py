@@ -28,10 +28,10 @@ from ..kernel.device_nodes import (
     meant,
     meant_of,
 )
-from ..kernel.modules import has_driver
+from ..kernel.modules import driver_files
 from ..module_options.declared import MODULES
 from ..module_options.in_force import parse_own
-from ..module_options.record import as_texts
+from ..record import as_texts
 from . import initramfs
 from .kernel import PARAMS, build_error, dkms, modules
 from .sources import Params, Part
@@ -50,20 +50,18 @@ PREBUILT = (
 
 
 def differing(host: Host) -> t.Tuple[Differing, ...]:
-    """Return the device nodes that have another mode or owner than the loaded driver says: its options, and MIG's."""
+    """Return the device nodes whose mode or owner is not what the loaded driver's options or MIG's files give."""
     usual = meant(host.read(PARAMS) or "")
     paths = [f"/dev/{name}" for name in host.listdir("/dev")]
     expected = [(path, usual) for path in paths if OF_OPTIONS.fullmatch(path)]
     expected += [meant_of(host.read(path) or "") for path in sorted(host.sizes(CAPABILITIES))]
-    nodes_there = (
-        (path, access, host.status(path)) for path, access in expected if access is not None
-    )
-    nodes = (
-        Differing(path, Access(stat.S_IMODE(status.mode), status.uid, status.gid), access)
-        for path, access, status in nodes_there
-        if status is not None and stat.S_ISCHR(status.mode)
-    )
-    return tuple(node for node in nodes if node.has != node.meant)
+    result = []
+    for path, access in expected:
+        status = host.status(path) if access else None
+        if access and status and stat.S_ISCHR(status.mode):
+            has = Access(stat.S_IMODE(status.mode), status.uid, status.gid)
+            result += [Differing(path, has, access)] if has != access else []
+    return tuple(result)
 
 
 def missing(host: Host) -> t.Tuple[str, ...]:
@@ -88,7 +86,7 @@ class Loading(Part):
         return service, properties(self._node.host, FABRIC_SERVICE, *names) if nvswitch else {}
 
     def configure(self, params: Params) -> None:
-        """Write or remove our modprobe file, and rebuild what has it."""
+        """Write or remove our modprobe file, and rebuild each initramfs that has it."""
         text, spared = params["text"], params.get("spared", ())
         self._node.added.remember(
             modprobe=True,
@@ -106,7 +104,7 @@ class Loading(Part):
     def _load(self, params: Params) -> None:
         host, kernel = self._node.host, self._node.kernel
         known = host.read(f"/lib/modules/{kernel}/modules.dep")
-        if known and not has_driver(known) and host.which("dkms"):
+        if known and not driver_files(known) and host.which("dkms"):
             # Modules that it did not build when they were installed, for lack of headers then. It fails where any other
             # module fails too; whether ours is there is for modprobe to say.
             host.run(["dkms", "autoinstall", "-k", kernel], check=False)
@@ -128,9 +126,7 @@ class Loading(Part):
         # In the order in which the kernel lets go of them.
         driver, *users = MODULES
         loaded = [*(user for user in users if host.exists(f"/sys/module/{user}")), driver]
-        switches = bridges(host) or any(
-            pci_device.kind == "nvswitch" for pci_device in pci_devices(host)
-        )
+        switches = bridges(host) or any(device.kind == "nvswitch" for device in pci_devices(host))
         active = [
             unit
             for unit in ((FABRIC_SERVICE, SERVICE) if switches else (SERVICE,))
@@ -167,7 +163,7 @@ class Loading(Part):
                 self._node.host.run(["systemctl", "disable", "--now", unit])
 
     def nodes(self, *, loaded: bool) -> DeviceNodes:
-        """Return the device nodes that are missing where the driver is loaded, and whether they come at each boot."""
+        """Return the device nodes that are missing or differ, and whether they are made at each boot."""
         host = self._node.host
         at_boot = host.readlink(LINK) is not None
         at_boot = at_boot and all(host.read(path) == text for path, text in FILES.items())
@@ -184,7 +180,7 @@ class Loading(Part):
         self._make_missing()
 
     def _make_missing(self) -> None:
-        """Load nvidia-uvm and make what is missing, where the driver is loaded; NodeError with what that says."""
+        """Load nvidia-uvm and make the device nodes that are missing, if the driver is loaded."""
         if loaded_driver(self._node.host) is None:
             return
         try:

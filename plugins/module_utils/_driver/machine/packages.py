@@ -42,7 +42,7 @@ from ..packages.names import (
 )
 from ..packages.versions import siblings
 from ..plan import plan as plan_driver
-from ..record import parse_versions
+from ..record import parse_pairs
 from ..sources.packages import keep_or, would_remove
 from .kernel import building, knows_nvidias_key, module_files
 from .sources import Node, Params, Part
@@ -69,12 +69,9 @@ class PackageFacts(Part):
         kind = state.wanted_type(desired.kernel.module_type) if taken else ""
         counterparts = adoption.counterparts(state, taken, kind) if taken else ()
         headers = map(names.headers.package_for, (state.machine.kernel, *state.newer))
+        tie = names.headers.tie.format(state.machine.kernel)
         asked = {*names.relevant, *desired.components, *names.needs, *modules, *headers}
-        asked |= {
-            names.headers.tie.format(state.machine.kernel),
-            *siblings(state, ()),
-            *counterparts,
-        }
+        asked |= {tie, *siblings(state, ()), *counterparts}
         asked |= {*components.ALL_DCGM} if "dcgm" in desired.components else set()
         asked = {name for name in asked if name and NO_BRANCH not in name}
         state = state.with_software(
@@ -87,29 +84,24 @@ class PackageFacts(Part):
         return self._components(state, desired) if asks else state
 
     def _components(self, state: DriverState, desired: Desired) -> DriverState:
-        """Add what depends on the driver's version, and what components have left that are no longer desired."""
+        """Add the names that depend on the driver's version, and packages of components that are no longer desired."""
         names, record = state.software.names, state.history.record
         if "dcgm" in desired.components:
-            base = names.user_space[0]
-            known = [
-                state.software.installed(base),
-                branches.newest_branch_for(state.machine.gpus),
-                names.branch,
-            ]
-            version = next(
-                filter(None, [desired.version, *known, state.software.candidate(base)]), ""
-            )
+            base, software = names.user_space[0], state.software
+            newest = branches.newest_branch_for(state.machine.gpus)
+            known = (desired.version, software.installed(base), newest, names.branch)
+            version = next(filter(None, (*known, software.candidate(base))), "")
             names = components.extend(names, desired.components, version)
         left = components.dropped(names, desired.components, record.requested)
         adopted = {part(name) for name in record.adopted_versions}
-        left = [
-            name for name in filter(state.software.installed, left) if part(name) not in adopted
-        ]
+        there = filter(state.software.installed, left)
+        left = [name for name in there if part(name) not in adopted]
         surplus: t.Tuple[str, ...] = ()
         if left and (state.machine.traits.apt or not state.software.unfinished):
             along = record.packages - record.requested - {*names.relevant, *desired.components}
-            there = still_there(sorted(along), state.software.packages)
-            surplus = self._node.manager.leftover(left, there)
+            surplus = self._node.manager.leftover(
+                left, still_there(sorted(along), state.software.packages)
+            )
         return state.with_software(names=names, surplus=surplus)
 
     def _names(self, state: DriverState, desired: Desired, *, asks: bool) -> Names:
@@ -120,9 +112,8 @@ class PackageFacts(Part):
         }
         ending = family.ending(installed, state.history.record, desired)
         if not asks:
-            return family.names(
-                Offer(installed=installed), Requirements(kernel=kernel, ending=ending)
-            )
+            requirements = Requirements(kernel=kernel, ending=ending)
+            return family.names(Offer(installed=installed), requirements)
         ready = family.wants_precompiled(desired.kernel.precompiled, installed, key)
         fits = Requirements(
             desired.version,
@@ -136,20 +127,15 @@ class PackageFacts(Part):
             precompiled=ready,
             newest=desired.update,
             trusted=ready and knows_nvidias_key(self._node.host, key),
-            signs=desired.kernel.precompiled == "auto"
-            and key is not None
-            and key.state == "enrolled",
+            signs=desired.kernel.precompiled == "auto" and bool(key and key.state == "enrolled"),
             kernels=state.loaded.modules.kernels,
         )
         return family.names(self._offer(fits, installed), fits)
 
     def _offer(self, requirements: Requirements, installed: t.Mapping[str, str]) -> Offer:
         manager, family = self._node.manager, self._node.family
-        prefixes = [
-            *([FABRIC_PREFIX] if requirements.nvswitch else []),
-            *family.prefixes(requirements),
-        ]
-        prefixes += [SUBNET] if requirements.bridged else []
+        prefixes = [FABRIC_PREFIX] if requirements.nvswitch else []
+        prefixes += [*family.prefixes(requirements), *([SUBNET] if requirements.bridged else [])]
         names = frozenset(name for prefix in prefixes for name in manager.known(prefix))
         offered = Offer(names, installed=installed)
         candidates = family.candidates(offered, requirements)
@@ -234,26 +220,24 @@ class Packages(Part):
                     self._install(step.params)
 
     def asked(self, step: Step, stream: str) -> t.Tuple[Step, t.Tuple[str, ...]]:
-        """Return an installation with what it leaves behind, and what there is to say of it.
+        """Return an installation with the packages that go along with it, and warnings about it.
 
-        ``stream`` is that of the driver's module which is to be enabled before, or empty. NodeError: the package
-        manager cannot do it.
+        ``stream`` is that of the driver's module which is to be enabled before, or empty.
+
+        Raises:
+            NodeError: if the package manager can't carry it out.
         """
         manager, change = self._node.manager, self._change({**step.params, "stream": stream})
         refuse_unknown_owners(self._node, change)
         packages = manager.packages()
         simulation = self._simulate(change, packages, step.params.get("taken", ()))
-        kernels = [
-            name for name in simulation.new if re.fullmatch(self._node.family.traits.kernels, name)
-        ]
+        pattern = self._node.family.traits.kernels
+        kernels = [name for name in simulation.new if re.fullmatch(pattern, name)]
         notes = tuple(f"{kernel} is installed along with the driver: {ALONG}" for kernel in kernels)
         ours = still_there(self._node.added.record.packages, packages)
         # On a fresh node there is nothing to leave behind.
-        old = (
-            set(ours)
-            - set(change.packages)
-            - {*simulation.removed, *simulation.changed, *change.remove}
-        )
+        moved = {*simulation.removed, *simulation.changed, *change.packages, *change.remove}
+        old = set(ours) - moved
         left = sorted(old & manager.unneeded(change)) if old else []
         along = sorted(set(simulation.removed) - set(change.remove))
         additions = f"; remove {', '.join(along)}, which do not fit" if along else ""
@@ -262,12 +246,10 @@ class Packages(Part):
         return dataclasses.replace(step, summary=f"{step.summary}{additions}", params=params), notes
 
     def _change(self, params: Params) -> Change:
-        stream = self._stream(params.get("stream", ""))
+        stream = params.get("stream", "")
+        stream = f"{self._node.family.traits.module}:{stream}" if stream else ""
         holds = self._node.added.record.holds
         return Change(params["packages"], params["remove"], params["pins"], holds, stream)
-
-    def _stream(self, name: str) -> str:
-        return f"{self._node.family.traits.module}:{name}" if name else ""
 
     def _install(self, params: Params) -> None:
         manager, added = self._node.manager, self._node.added
@@ -279,11 +261,7 @@ class Packages(Part):
         requested = record.requested | (new & set(change.packages))
         moved = {*simulation.changed, *simulation.removed}
         packages = record.packages | (new - set(record.foreign_packages))
-        added.remember(
-            packages=packages,
-            requested=requested,
-            **self._earlier(before, moved),
-        )
+        added.remember(packages=packages, requested=requested, **self._earlier(before, moved))
         replaces = bool(moved.intersection((*change.packages, *change.remove)))
         try:
             self._carry_out(change, before, replaces)
@@ -301,12 +279,12 @@ class Packages(Part):
     def _earlier(
         self, packages: t.Mapping[str, Package], moved: t.Set[str]
     ) -> t.Dict[str, t.FrozenSet[str]]:
-        """Return what the record gets to know of others' packages, as they are before a transaction.
+        """Return the record's fields about packages of others, as they are before a transaction.
 
         The first one finds which these are, and each that moves one for the first time its version.
         """
         record = self._node.added.record
-        known, automatic = parse_versions(record.earlier), record.automatic
+        known, automatic = parse_pairs(record.earlier, " "), record.automatic
         if not (known or record.packages):
             known = {
                 name: package.version
@@ -325,9 +303,18 @@ class Packages(Part):
     def _simulate(
         self, change: Change, packages: t.Mapping[str, Package], taken: t.Collection[str]
     ) -> Simulation:
-        """Return what would be done; refuse when others' packages would go, unless taken over, or lose their hold."""
-        record = self._node.added.record
-        simulation = self._simulated(change, packages)
+        """Return what would change; refuse if packages of others would go or lose their hold."""
+        manager, record = self._node.manager, self._node.added.record
+        try:
+            simulation = manager.simulate(change)
+        except NoWay as error:
+            # About a driver that somebody else has installed, there is more to advise.
+            named = packages.keys() & set(re.findall(r"[\w.+-]+", error.cause))
+            foreign = named - record.packages - change.packages.keys()
+            is_others = any(is_driver(name, packages[name]) for name in foreign)
+            if is_others and self._node.advice and error.hint == manager.unexplained:
+                error.hint = keep_or(self._node.advice)
+            raise
         touched = {*simulation.new, *simulation.changed, *simulation.removed}
         held_packages = held(touched - record.holds, packages)
         gone = set(simulation.removed) - {*change.remove, *taken} - record.packages
@@ -343,19 +330,6 @@ class Packages(Part):
                 hint="release the hold, or ask for another version",
             )
         return simulation
-
-    def _simulated(self, change: Change, packages: t.Mapping[str, Package]) -> Simulation:
-        """Return what would be done; a refusal about a driver that somebody else has installed says what helps."""
-        manager, record = self._node.manager, self._node.added.record
-        try:
-            return manager.simulate(change)
-        except NoWay as error:
-            named = packages.keys() & set(re.findall(r"[\w.+-]+", error.cause))
-            foreign = named - record.packages - change.packages.keys()
-            is_others = any(is_driver(name, packages[name]) for name in foreign)
-            if is_others and self._node.advice and error.hint == manager.unexplained:
-                error.hint = keep_or(self._node.advice)
-            raise
 
     def _carry_out(self, change: Change, before: t.Mapping[str, Package], replaces: bool) -> None:
         """Carry a transaction out; where it fails, put back the packages that were there ``before``.
@@ -468,14 +442,9 @@ class FeasiblePlans(Part):
             refused = family.unusable(state, planned.steps, str(error))
             if not refused:
                 raise
-            return self._without(state, desired, refused, unmet(error.cause))
-
-    def _without(
-        self, state: DriverState, desired: Desired, refused: t.Sequence[str], cause: str
-    ) -> Plan:
-        refused_before = state.history.refused
+            cause = unmet(error.cause)
         try:
-            state = state.with_history(refused=refused_before.union(refused))
+            state = state.with_history(refused=state.history.refused.union(refused))
             planned = self.plan(state, desired)
         except NodeError as second:
             second.cause = f"{second.cause}; {', '.join(refused)} cannot be installed: {cause}"
@@ -484,32 +453,32 @@ class FeasiblePlans(Part):
         return dataclasses.replace(planned, warnings=(left, *planned.warnings))
 
     def _asked(self, planned: Plan, *, holds: bool) -> Plan:
-        """Return what the package manager makes of a plan, unless steps before decide what it knows then."""
+        """Return what the package manager makes of a plan.
+
+        If steps before decide what it knows then, it only checks whether it could read sources and repair packages.
+        """
+        manager = self._node.manager
         if not (self._node.previewed or BEFORE.isdisjoint(step.action for step in planned.steps)):
-            self._check_before(planned.steps)
+            for step in planned.steps:
+                if step.action == "repair":
+                    manager.check_repair()
+                elif step.action == "sources" and step.params["text"]:
+                    manager.check_sources({OWN_SOURCES: step.params["text"]})
+                elif step.action == "repository":
+                    manager.check_sources(step.params["files"], step.params["stale"])
             return planned
         stream = "".join(step.params["stream"] for step in planned.steps if step.action == "stream")
         steps, warnings = [], [*planned.warnings]
         opened = False  # what is in a repository that a step brings cannot be asked for yet
         for step in planned.steps:
             if step.action == "hold" and step.params["hold"] and holds and not opened:
-                self._node.manager.check_hold()
+                manager.check_hold()
             if step.action == "install" and not opened:
                 step, notes = self._packages.asked(step, stream)
                 warnings += notes
                 opened = bool(step.params.get("opens"))
             steps.append(step)
         return dataclasses.replace(planned, steps=tuple(steps), warnings=tuple(warnings))
-
-    def _check_before(self, steps: t.Iterable[Step]) -> None:
-        """Refuse sources that the package manager could not read, and what it can't repair."""
-        for step in steps:
-            if step.action == "repair":
-                self._node.manager.check_repair()
-            elif step.action == "sources" and step.params["text"]:
-                self._node.manager.check_sources({OWN_SOURCES: step.params["text"]})
-            elif step.action == "repository":
-                self._node.manager.check_sources(step.params["files"], step.params["stale"])
 
 
 def way_back(node: Node, packages: t.Mapping[str, str], ours: t.Sequence[str]) -> Change:
@@ -520,7 +489,7 @@ def way_back(node: Node, packages: t.Mapping[str, str], ours: t.Sequence[str]) -
 
 
 def _without_advice(error: t.Optional[NodeError]) -> str:
-    """Return an error without its advice, which is not that of the whole."""
+    """Return the text of an error without its hint, which does not apply to the whole."""
     return str(NodeError(error.message, cause=error.cause)) if error else "no error was reported"
 
 

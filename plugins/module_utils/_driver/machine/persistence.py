@@ -10,7 +10,7 @@ import re
 import typing as t
 
 from ..._base.errors import NodeError
-from ..._base.knowledge import Knowledge, Known, Unknown
+from ..._base.knowledge import Known, Unknown
 from ..._base.services import settings
 from ..._base.services.driver import SERVICE
 from ..._base.text.shown import shown
@@ -39,7 +39,7 @@ class PersistenceModes(Part):
         self._gpus = gpus
 
     def observe(self, service: t.Mapping[str, str]) -> Persistence:
-        """Return what is not as it is to be, by the properties of the daemon's service."""
+        """Return which modes are off and what is wrong with the daemon's service, whose properties are given."""
         if service.get("ActiveState") != "active":
             return NOT_ASKED
         host = self._node.host
@@ -51,18 +51,15 @@ class PersistenceModes(Part):
             return modes._replace(off=Unknown(str(error)))
         if decided.by_rules:
             return modes._replace(by_rules=True)
-        return modes._replace(off=self._off(spared), lacks_drop_in=self._lacks_drop_in(service))
-
-    def _lacks_drop_in(self, service: t.Mapping[str, str]) -> bool:
+        if self._gpus is None:
+            off = _ask(host)
+        else:
+            reported = [gpu for gpu in self._gpus if gpu["persistence_mode"] is False]
+            off = Known({gpu["uuid"]: f"GPU {gpu['index']} ({gpu['uuid']})" for gpu in reported})
+        if isinstance(off, Known):
+            off = Known({uuid: name for uuid, name in off.value.items() if uuid not in spared})
         has_option = OPTION in service.get("ExecStart", "").split()
-        return has_option and self._node.host.read(DROP_IN) != TEXT
-
-    def _off(self, spared: t.Container[str]) -> Knowledge[t.Mapping[str, str]]:
-        """Return the GPUs whose mode is off, with their names, without those that are spared."""
-        modes = _ask(self._node.host) if self._gpus is None else _reported(self._gpus)
-        if isinstance(modes, Unknown):
-            return modes
-        return Known({uuid: name for uuid, name in modes.value.items() if uuid not in spared})
+        return modes._replace(off=off, lacks_drop_in=has_option and host.read(DROP_IN) != TEXT)
 
     def apply(self, params: Params) -> None:
         """Turn persistence modes on, or leave them to the daemon's unit."""
@@ -103,11 +100,6 @@ def _lost_user(host: Host, start: str) -> str:
         return ""
     answer = host.run(["getent", "passwd", match[1]], check=False, timeout=SECONDS)
     return match[1] if answer.rc == NO_SUCH_USER else ""
-
-
-def _reported(gpus: t.Sequence[Gpu]) -> Known[t.Mapping[str, str]]:
-    off = [gpu for gpu in gpus if gpu["persistence_mode"] is False]
-    return Known({gpu["uuid"]: f"GPU {gpu['index']} ({gpu['uuid']})" for gpu in off})
 
 
 def _ask(host: Host) -> t.Union[Known[t.Mapping[str, str]], Unknown]:

@@ -44,10 +44,18 @@ UNREACHED = (
 class Node:
     """The machine, its family, what was added to it, and what this run has met with.
 
-    ``advice`` is what helps where packages of others would have to go; ``refreshed`` says that this run has fetched
-    the package lists, ``previewed`` that it tries sources aside, ``refresh_note`` what went wrong with the lists,
-    ``reload_note`` why it could not exchange the loaded modules, ``undone`` what it has taken back, ``stream_back``
-    puts back the module stream that was enabled before.
+    Attributes:
+        host: The machine.
+        family: Its family of distributions.
+        manager: Its package manager.
+        added: The record of additions.
+        advice: What helps if packages of others would have to go.
+        refreshed: Whether this run has fetched the package lists.
+        previewed: Whether this run tries sources aside.
+        refresh_note: What went wrong with the package lists.
+        reload_note: Why this run could not exchange the loaded modules.
+        undone: What this run has taken back.
+        stream_back: Restores the module stream that was enabled before.
     """
 
     host: Host
@@ -73,7 +81,7 @@ class Node:
         self.refreshed = True
 
     def preview_lists(self) -> bool:
-        """Fetch the package lists for a preview, and tell whether that was possible."""
+        """Fetch the package lists for a preview, and return whether that was possible."""
         self.refreshed = True
         return self.manager.update_aside()
 
@@ -109,7 +117,7 @@ class Part:
 
 
 def known_repository(node: Node, repository: t.Optional[Repository]) -> Known:
-    """Return our files; where a repository is wanted, also the key's text and the keys that rpm believes."""
+    """Return our files; if a repository is desired, also its key's text and the keys that rpm trusts."""
     known = Known(existing(node.host, PLACE.paths))
     if repository is not None:
         key = node.host.read(repository.key_path) if repository.key_path else None
@@ -148,7 +156,7 @@ class WrittenSources(Part):
         self._before = node.added.record
 
     def take_back(self) -> bool:
-        """Remove what this run has written unless packages have come of it, and return whether there was anything."""
+        """Remove sources that this run has written unless packages came of them; return whether there were any."""
         added, before = self._node.added, self._before
         record = added.record
         if record.packages != before.packages:
@@ -170,24 +178,21 @@ class Runfile(Part):
     """The driver from a .run file."""
 
     def observe(self, runfile: t.Optional[File]) -> Installed:
-        """Return what the installer has left, and what the next one, from a file, would lack."""
+        """Return what the installer has left, and what a run from a file would lack."""
         host = self._node.host
-        installed = Installed(self._version())
-        if runfile is not None:
-            missing = [] if host.which("cc") or host.which("gcc") else ["C compiler"]
-            missing += [] if host.which("make") else ["make"]
-            there = not runfile.location.startswith("/") or host.exists(runfile.location)
-            installed = Installed(
-                installed.version, bool(host.which("dkms")), tuple(missing), there
-            )
-        return installed
+        if runfile is None:
+            return Installed(self._version())
+        missing = [] if host.which("cc") or host.which("gcc") else ["C compiler"]
+        missing += [] if host.which("make") else ["make"]
+        there = not runfile.location.startswith("/") or host.exists(runfile.location)
+        return Installed(self._version(), bool(host.which("dkms")), tuple(missing), there)
 
     def _version(self) -> Version:
         host = self._node.host
         return parse_traces(host.read(TRACES) or "") if host.exists(UNINSTALLER) else NO_VERSION
 
     def install(self, params: Params) -> None:
-        """Run the installer from a copy that nobody else can change, and see that it did its work."""
+        """Run the installer from a copy that nobody else can change, and check the version that it brought."""
         host, added = self._node.host, self._node.added
         bring(params["location"], COPY, params["sha256"])
         added.remember(runfile="?")
@@ -214,11 +219,8 @@ class Runfile(Part):
     def _call(self, command: t.Sequence[str], name: str) -> None:
         completed = self._node.host.run(command, check=False)
         if completed.rc != 0:
-            log = (
-                tail(self._node.host.read(LOG) or "")
-                or completed.err.strip()
-                or completed.out.strip()
-            )
+            log = tail(self._node.host.read(LOG) or "")
+            log = log or completed.err.strip() or completed.out.strip()
             raise NodeError(
                 f"{name} failed with status {completed.rc}",
                 cause=f"the end of {LOG}:\n{log}",

@@ -91,7 +91,11 @@ class ModuleStreams(Part):
     def enable(self, params: Params) -> None:
         """Enable a stream; the one that was enabled before the first is remembered."""
         record = self._node.added.record
-        disabled = record.module_disabled if record.stream else is_disabled(self._text())
+        disabled = (
+            record.module_disabled
+            if record.stream
+            else is_disabled(self._node.host.read(MODULE_FILE) or "")
+        )
         self._node.stream_back = functools.partial(
             self._back, record, params["before"], disabled=disabled and not record.stream
         )
@@ -102,7 +106,7 @@ class ModuleStreams(Part):
         self._switch(params["stream"])
 
     def _back(self, record: Record, before: str, *, disabled: bool) -> None:
-        """Put back the stream of before, with which the packages of before can be had, and what was recorded."""
+        """Restore the stream of before, whose packages are to be put back, and what was recorded."""
         self._switch(before, disable=disabled)
         self._node.added.remember(
             stream=record.stream,
@@ -125,11 +129,8 @@ class ModuleStreams(Part):
             text = MODULE_TEXT.format(stream=record.stream_before, state=state)
             self._node.host.write(MODULE_FILE, text, mode=0o644)
 
-    def _text(self) -> str:
-        return self._node.host.read(MODULE_FILE) or ""
-
     def _enabled(self) -> str:
-        return parse_enabled(self._text())
+        return parse_enabled(self._node.host.read(MODULE_FILE) or "")
 
     def _switch(self, stream: str, *, disable: bool = False) -> None:
         """Enable a stream in place of any other; without one the module is reset, or disabled."""

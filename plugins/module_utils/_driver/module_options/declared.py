@@ -11,7 +11,7 @@ import typing as t
 
 from ..._base.errors import InputError
 from ..branches import Version
-from .known import LAST, NEWEST, OLDEST, TABLE, Option
+from .known import LAST, NEWEST, OLDEST, TABLE
 from .values import ANY
 
 MODULES = ("nvidia", "nvidia_drm", "nvidia_modeset", "nvidia_peermem", "nvidia_uvm")
@@ -20,7 +20,11 @@ KEY = "module_options"
 
 
 def parse(values: t.Optional[t.Mapping[str, t.Any]]) -> Options:
-    """Return the options as (module.option, value) in order; InputError names what cannot be meant."""
+    """Return the options as (module.option, value) in order.
+
+    Raises:
+        InputError: if one is not valid; it names the option.
+    """
     parsed: t.Dict[str, str] = {}
     for key, value in (values or {}).items():
         module, dot, option = str(key).rpartition(".")
@@ -53,10 +57,13 @@ def parse(values: t.Optional[t.Mapping[str, t.Any]]) -> Options:
 def judge(
     options: Options, version: Version, kind: str, itself: t.Mapping[str, str]
 ) -> t.Tuple[str, ...]:
-    """Return what is to be told of options; InputError where a release of the driver does not have one.
+    """Return the warnings about options.
 
-    ``version`` may be a branch, and empty where that is not known yet. ``kind`` is the type of the kernel modules,
+    ``version`` may be a branch, and empty if that is not known yet. ``kind`` is the type of the kernel modules,
     ``itself`` names options that a module on the node says that it has, with its version.
+
+    Raises:
+        InputError: if a release of the driver does not have an option.
     """
     warnings: t.List[str] = []
     version = Version(version)
@@ -64,8 +71,11 @@ def judge(
         there = itself.get(name)
         if there is None or not Version(there).fits(version):
             warnings += _unknown(name, value, version)
-        if name in TABLE:
-            warnings += _notes(name, TABLE[name], version, kind)
+        option = TABLE.get(name)
+        if option and option.note and (not version or covers(option.noted, version)):
+            warnings.append(f"{KEY}.{called(name)}: {option.note}")
+        elif option and option.only not in ("", kind):
+            warnings.append(f"{KEY}.{called(name)}: the {kind} kernel modules ignore it")
     return tuple(warnings)
 
 
@@ -86,22 +96,22 @@ def in_words(ranges: str) -> str:
     phrases = []
     for part in ranges.split(" "):
         low, _dash, high = part.partition("-")
-        between = f"{low} to {high}" if low and high else ""
-        phrases.append(
-            low
-            if low == high
-            else between or (f"{low} and later" if low else f"{high} and earlier")
-        )
+        if low == high:
+            phrases.append(low)
+        elif low and high:
+            phrases.append(f"{low} to {high}")
+        else:
+            phrases.append(f"{low} and later" if low else f"{high} and earlier")
     return ", ".join(filter(None, phrases)) or f"{OLDEST} and later"
 
 
 def called(name: str) -> str:
-    """Return an option's name as users write it: those of nvidia itself stand without the module."""
+    """Return an option's name as users write it; options of nvidia itself need no module."""
     return name[len("nvidia.") :] if name.startswith("nvidia.") else name
 
 
 def _unknown(name: str, value: str, version: Version) -> t.List[str]:
-    """Return what to tell of an option that may not be there, nothing where it is."""
+    """Return the warning about an option that a release may not have, nothing if it has it."""
     known = TABLE.get(name)
     read = version.branch in LAST and version.numbers <= Version(LAST[version.branch]).numbers
     if known is not None:
@@ -127,12 +137,3 @@ def _refusal(name: str, value: str, expected: str, hint: str) -> InputError:
     error = InputError.of(f"{KEY}.{called(name)}", value, expected)
     error.hint = hint
     return error
-
-
-def _notes(name: str, option: Option, version: Version, kind: str) -> t.List[str]:
-    notes = []
-    if option.note and (not version or covers(option.noted, version)):
-        notes.append(option.note)
-    elif option.only not in ("", kind):
-        notes.append(f"the {kind} kernel modules ignore it")
-    return [f"{KEY}.{called(name)}: {note}" for note in notes]

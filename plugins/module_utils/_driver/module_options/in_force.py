@@ -45,7 +45,7 @@ def parse_modinfo(module: str, text: str) -> t.Dict[str, str]:
 def differing(
     options: Options, loaded: t.Mapping[str, str], overruling: t.Mapping[str, Other]
 ) -> t.List[str]:
-    """Say which options the loaded modules have otherwise, unless another load gives them the same again.
+    """Return which options the loaded modules have otherwise, unless another load gives them the same again.
 
     What they do not show is not known.
     """
@@ -64,15 +64,14 @@ def parse_own(text: str) -> t.Dict[str, str]:
 def changed(
     options: Options, written: t.Mapping[str, str], before: t.Mapping[str, str]
 ) -> t.Dict[str, str]:
-    """Return the options that are otherwise than when the modules were loaded, with their values then.
+    """Return the options that have changed since the modules were loaded, with their values then.
 
     ``written`` is what our file has had, ``before`` what had changed already when that was written.
     """
     desired, earlier = dict(options), {**written, **before}
-    names = sorted({*desired, *earlier})
     return {
         option: earlier.get(option, "")
-        for option in names
+        for option in sorted({*desired, *earlier})
         if not alike(earlier.get(option, ""), desired.get(option, ""))
     }
 
@@ -80,7 +79,7 @@ def changed(
 def unseen(
     options: Options, changed_values: t.Mapping[str, str], loaded: t.Mapping[str, str]
 ) -> t.List[str]:
-    """Say which options have changed since the load, of those whose difference the loaded modules do not show."""
+    """Return which options have changed since the load, of those whose difference the loaded modules do not show."""
     desired, result = dict(options), []
     for name, value in changed_values.items():
         if name in desired and name not in loaded:
@@ -119,7 +118,7 @@ def overruled(
 def in_words(
     options: Options, overruling: t.Mapping[str, Other], loaded: t.Mapping[str, str]
 ) -> t.Tuple[str, ...]:
-    """Say what wins over which options, and whether that is in force already."""
+    """Return the warnings about options that something else overrules, now or at the next load."""
     desired, messages = dict(options), []
     for option, (value, place) in overruling.items():
         setting, there = f"{called(option)}={desired[option]}", loaded.get(option, desired[option])

@@ -50,7 +50,7 @@ UNSAFE = "NVIDIA calls it unsafe outside of tests"
 
 
 class Option(t.NamedTuple):
-    """An option, with its default, empty where there is none or the driver decides, and what it does.
+    """An option, with its default, empty if there is none or the driver decides, and what it does.
 
     ``branches`` are the releases that know it, as ranges of branches or versions, of which either end may be open.
     ``note`` is what whoever sets it is told, with the releases in ``noted``. ``only`` is the type of kernel modules

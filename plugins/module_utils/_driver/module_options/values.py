@@ -42,7 +42,7 @@ class Kind(t.NamedTuple):
     octal: bool = False
 
     def written(self, text: str) -> t.Optional[str]:
-        """Return a value as it is written for the kernel, None where the option does not take it."""
+        """Return a value as it is written for the kernel, None if the option does not take it."""
         if self.choices:
             return text if text in self.choices else None
         if self.form:

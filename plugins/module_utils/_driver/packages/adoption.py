@@ -1,7 +1,7 @@
 # Copyright (c) 2026, the gpu.node authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""The driver that somebody else has installed: what is taken over, its counterparts in the wanted one, the way back."""
+"""The driver that somebody else has installed: what is adopted, its counterparts in the desired one, the way back."""
 
 from __future__ import annotations
 
@@ -9,8 +9,7 @@ import re
 import typing as t
 
 from ..._base.steps import Step
-from ..facts import DriverState
-from ..traits import Traits
+from ..facts import DriverState, Traits
 from .names import mark, part
 
 # Packages that are there for each type of kernel modules.
@@ -19,7 +18,7 @@ OPEN = "-open"
 
 
 def advice(traits: Traits, adopt: bool, source: str) -> str:
-    """Return the part of a hint that names the option for taking packages over, or what helps where it did not."""
+    """Return the part of a hint that says how packages are adopted, or what helps if that did not."""
     if adopt and source == "distribution":
         return "let it come from the repository that it is of by source: repository, "
     fits = traits.apt and not adopt
@@ -29,11 +28,8 @@ def advice(traits: Traits, adopt: bool, source: str) -> str:
 def steps(state: DriverState, install: t.Sequence[Step]) -> t.List[Step]:
     """Return the steps before a transaction: write down what is taken over, and have the installer's driver go."""
     before = state.history.record.adopted_versions
-    fresh = {
-        name: taken_version
-        for name, taken_version in state.foreign_packages.items()
-        if name not in before
-    }
+    packages = state.foreign_packages
+    fresh = {name: version for name, version in packages.items() if name not in before}
     versions = [f"{name} ({version})" for name, version in sorted(fresh.items())]
     gone = state.software.nvidia_installer and not state.types
     version = state.software.runfile.version or "of unknown version"
@@ -44,20 +40,13 @@ def steps(state: DriverState, install: t.Sequence[Step]) -> t.List[Step]:
         result.append(Step("adopt", f"take over {', '.join(versions)}", params))
     if gone:
         text = f"uninstall the driver {version} that NVIDIA's installer has brought"
-        fetch = next(
-            (
-                taken_version.params
-                for taken_version in install
-                if taken_version.action == "install"
-            ),
-            None,
-        )
+        fetch = next((step.params for step in install if step.action == "install"), None)
         result.append(Step("uninstall", text, {"fetch": fetch}))
     return result
 
 
 def counterparts(state: DriverState, known: t.Collection[str], kind: str) -> t.List[str]:
-    """Return what stands in the wanted branch and type for each package that is ``known``, kernel modules aside.
+    """Return the packages of the desired branch and type that replace those ``known``, without kernel modules.
 
     What its owner has removed since does not come back.
     """
@@ -68,29 +57,22 @@ def counterparts(state: DriverState, known: t.Collection[str], kind: str) -> t.L
     for name in sorted(known):
         if state.type_of(name) or name.startswith("linux-"):
             continue
-        counterpart = _translated(name, branch, kind if swaps else "")
+        counterpart = name
+        if mark(name):
+            is_open = name.endswith(OPEN)
+            if swaps and TYPED.fullmatch(name):
+                is_open = kind == "open"
+            counterpart = f"{part(name)}-{branch}" if branch else part(name)
+            counterpart += OPEN if is_open else ""
         there = state.software.packages.get(counterpart)
-        asked = counterpart in state.history.record.requested or (
-            there is not None and not there.gone
-        )
-        if asked or state.software.installed(name):
+        asked = counterpart in state.history.record.requested
+        if asked or (there and not there.gone) or state.software.installed(name):
             result.append(counterpart)
     return result
 
 
-def _translated(name: str, branch: str, kind: str) -> str:
-    """Return the name of a package in a branch, and for a type of kernel modules where one is given."""
-    if not mark(name):
-        return name
-    base = f"{part(name)}-{branch}" if branch else part(name)
-    is_open = name.endswith(OPEN)
-    if kind and TYPED.fullmatch(name):
-        is_open = kind == "open"
-    return f"{base}{OPEN}" if is_open else base
-
-
 def exchanged(state: DriverState) -> t.Dict[str, str]:
-    """Return the earlier versions of what is others' and that we have changed or removed since."""
+    """Return the former versions of packages of others that we have changed or removed since."""
     record = state.history.record
     return {
         name: version
@@ -112,7 +94,7 @@ def modules_given_up(state: DriverState) -> str:
 
 
 def why_left(state: DriverState) -> str:
-    """Return why the driver that was there cannot be put back, empty where it can, or never went."""
+    """Return why the driver that was there can't be put back, empty if it can or never went."""
     if state.history.record.replaced:
         return f"the driver {state.history.record.replaced} was from NVIDIA's installer"
     if state.software.back is None:
@@ -122,7 +104,7 @@ def why_left(state: DriverState) -> str:
 
 
 def in_words(state: DriverState, removal: str) -> str:
-    """Return what the removal comes to, in words."""
+    """Return the summary of a removal."""
     why = why_left(state)
     if why:
         return f"leave the driver as it is, since {why}; forget the record of additions"

@@ -26,7 +26,7 @@ CUDA = ((580, "13"), (525, "12"), (450, "11"))
 
 
 def cuda(version: str) -> str:
-    """Return the major version of CUDA of a driver's version or branch, empty where it is not known."""
+    """Return the major version of CUDA of a driver's version or branch, empty if it is not known."""
     number = int(Version(version).branch or 0)
     return next((major for first, major in CUDA if number >= first), "")
 
@@ -47,7 +47,7 @@ ALL_DCGM = tuple(dict.fromkeys(name for _first, major in CUDA for name in dcgm(m
 
 
 def named(components: t.Iterable[str]) -> t.List[str]:
-    """Return those that are components rather than packages, in the order of their kinds."""
+    """Return the components among names of components and packages, in the order of their kinds."""
     known = set(components)
     return [component for component in NAMED if component in known]
 
@@ -62,20 +62,20 @@ def extend(names: Names, components: t.Sequence[str], version: str = "") -> Name
 
 
 def chosen(names: Names, components: t.Sequence[str]) -> t.Tuple[str, ...]:
-    """Return the packages of the user space: components' and named ones, or named ones alone."""
+    """Return the packages of the user space: those of components and named packages, or named packages alone."""
     plain = tuple(component for component in components if component not in NAMED)
     return (*names.user_space, *plain) if len(plain) < len(components) or not components else plain
 
 
 def check_name(name: str) -> None:
-    """Refuse what can only be a misspelt component."""
+    """Refuse a name that is a misspelt component."""
     near = difflib.get_close_matches(name, NAMED, 1, 0.75) if name not in NAMED else []
     if near and name.isalpha():
         raise InputError.of("components", name, f"{near[0]}, or the name of a package")
 
 
 def check(state: DriverState, components: t.Sequence[str], *, persistence: bool) -> None:
-    """Refuse names of components and packages that cannot be meant."""
+    """Refuse names of components and packages that are not valid."""
     names = state.software.names
     for name in components:
         check_name(name)
@@ -94,15 +94,13 @@ def _stem(package: str) -> str:
 
 
 def dropped(names: Names, components: t.Sequence[str], requested: t.Iterable[str]) -> t.List[str]:
-    """Return those of the packages that were asked for that belong to components which are no longer wanted.
+    """Return the requested packages of components that are no longer desired.
 
-    ``names`` have the components that are wanted.
+    ``names`` have the components that are desired.
     """
     stems = {_stem(package) for parts in names.parts.values() for package in parts}
-    keep = {_stem(package) for package in chosen(names, components)}
-    gone = {
-        package for package in requested if _stem(package) in stems and _stem(package) not in keep
-    }
+    stems -= {_stem(package) for package in chosen(names, components)}
+    gone = {package for package in requested if _stem(package) in stems}
     diagnostics = {package for package in requested if package.startswith(DCGM)}
     return sorted(gone | diagnostics.difference(chosen(names, components)))
 
@@ -112,7 +110,7 @@ class NotOffered(UnknownVersion):
 
 
 def missing(state: DriverState, components: t.Iterable[str]) -> t.Optional[NotOffered]:
-    """Return the error for the first component whose packages are not offered, None where there is none.
+    """Return the error for the first component whose packages are not offered, None if there is none.
 
     Where the sources do not even have the rest of the driver yet, only DCGM is known to be missing: no
     distribution has it.
@@ -123,16 +121,13 @@ def missing(state: DriverState, components: t.Iterable[str]) -> t.Optional[NotOf
         dcgm, parts = component == "dcgm", names.parts.get(component, ())
         if component == "compute" or not (offered or dcgm):
             continue
-        needed = (
-            [package for package in names.user_space if package.startswith(DCGM)] if dcgm else parts
-        )
+        needed = [name for name in names.user_space if name.startswith(DCGM)] if dcgm else parts
         lacking = [name for name in needed if not state.software.versions(name)]
         if lacking:
             nvidia = f"NVIDIA's repository for {names.title}"
             where = (not dcgm and state.machine.traits.archive) or nvidia
-            expected = (
-                f"a component that the node's sources have: no source has {', '.join(lacking)}"
-            )
-            error = InputError.of("components", component, f"{expected}, and {where} does")
+            expected = "a component that the node's sources have: no source has "
+            expected += f"{', '.join(lacking)}, and {where} does"
+            error = InputError.of("components", component, expected)
             return NotOffered(error.message, cause=error.cause, hint=HINT.format(component))
     return None

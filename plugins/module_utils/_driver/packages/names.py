@@ -58,7 +58,7 @@ FOREIGN_KERNELS = (
 
 
 def foreign(kernel: str) -> t.Optional[ForeignKernels]:
-    """Return whose kernel it is if it is not the distribution's own."""
+    """Return the row of the project that a kernel is from, None if it is the distribution's own."""
     for row in FOREIGN_KERNELS:
         if kernel.endswith(row.ending) and tuple(order(kernel)) >= row.since:
             return row
@@ -66,7 +66,7 @@ def foreign(kernel: str) -> t.Optional[ForeignKernels]:
 
 
 def kernel_packages(kernel: str) -> t.Tuple[str, ...]:
-    """Return apt's packages that bring new kernels of another project's, none for the distribution's own."""
+    """Return apt's packages that bring new kernels of another project, none for the distribution's own."""
     row, series = foreign(kernel), ".".join(map(str, order(kernel)[:2]))
     return tuple(name.format(kernel, series=series) for name in row.bring) if row else ()
 
@@ -215,21 +215,23 @@ def part(package: str) -> str:
 
 
 def mark(package: str) -> str:
-    """Return the branch in a package's name, as 580-server, empty where there is none."""
+    """Return the branch in a package's name, as 580-server, empty if there is none."""
     match = MARK.search(package)
     return match[1] if match else ""
 
 
 def order(kernel: str) -> t.List[int]:
-    """Return what kernels are sorted by; their flavour does not count."""
+    """Return the sort key of a kernel release; its flavour does not count."""
     return [int(match) for match in re.findall(r"\d+", FLAVOUR.sub("", kernel))]
 
 
 class Offer(t.NamedTuple):
     """What a node's sources offer of the driver, and what is there.
 
-    ``names`` are the packages that begin as a distribution's prefixes do, ``policies`` those of its candidates.
-    ``installed`` has versions by their package.
+    Attributes:
+        names: The packages that begin with one of the family's prefixes.
+        policies: The policies of its candidates.
+        installed: The installed versions by package.
     """
 
     names: t.FrozenSet[str] = frozenset()
@@ -238,14 +240,22 @@ class Offer(t.NamedTuple):
 
 
 class Requirements(t.NamedTuple):
-    """What the packages must fit: a version or branch, or empty, and the node.
+    """What the packages must fit.
 
-    ``module_type`` is that of the kernel modules, ``kernel`` the running one, ``repository`` says that the
-    sources are NVIDIA's own. ``gpus`` are (address, architecture). ``ending`` is how the names of Ubuntu's
-    branches end, empty for those of desktops. ``precompiled`` says that such kernel modules come before those that
-    DKMS builds, ``newest`` that what is installed need not stay, ``trusted`` that the firmware knows NVIDIA's key,
-    ``signs`` that it knows DKMS's and that this will do;
-    ``kernels`` are those that can be booted.
+    Attributes:
+        version: The desired version or branch, or empty.
+        module_type: The type of the kernel modules.
+        kernel: The running kernel.
+        repository: Whether the sources are NVIDIA's own.
+        gpus: PCI address and architecture of each GPU.
+        nvswitch: Whether NVSwitches connect the GPUs.
+        bridged: Whether these are managed through InfiniBand.
+        ending: How the names of Ubuntu's branches end, empty for those of desktops.
+        precompiled: Whether precompiled kernel modules are preferred to those that DKMS builds.
+        newest: Whether installed packages need not stay.
+        trusted: Whether the firmware knows NVIDIA's key.
+        signs: Whether the firmware knows DKMS's key, and modules of DKMS will do.
+        kernels: The kernels that can be booted.
     """
 
     version: Version = NO_VERSION

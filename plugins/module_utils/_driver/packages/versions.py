@@ -26,10 +26,18 @@ ELSEWHERE = {
 
 
 class Choice(t.NamedTuple):
-    """The packages of the wanted driver, each with its version, None where that is not known yet.
+    """The packages of the desired driver, each with its version, None if that is not known yet.
 
-    ``kernel`` is the package with the modules of the running kernel, ``asked`` the version that was asked for, ``boot``
-    the kernel that has the modules where the running one has none, ``exactly`` what they need in one version only.
+    Attributes:
+        kind: The type of the kernel modules.
+        version: The driver's version.
+        targets: The version of each package.
+        unknown: The packages that no source has yet.
+        names: The packages of the driver.
+        kernel: The package with the modules of the running kernel.
+        asked: The version that was asked for.
+        boot: The kernel that has the modules if the running one has none.
+        exactly: Packages that the modules need in one version only.
     """
 
     kind: str
@@ -77,7 +85,7 @@ Draft = t.Tuple[t.Tuple[Step, ...], t.Optional[Choice]]
 def package_names(
     state: DriverState, desired: Desired, kind: str, kernel: str
 ) -> t.Tuple[str, ...]:
-    """Return the packages of the wanted driver; ``kernel`` is the one with the kernel modules."""
+    """Return the packages of the desired driver; ``kernel`` is the one with the kernel modules."""
     known = state.software.names
     names = {*components.chosen(known, desired.components), kernel, known.modules.anchor}
     names.update(known.modules.beside if kernel == known.modules.by_type[kind] else ())
@@ -85,9 +93,8 @@ def package_names(
         names.update([known.fabric, *known.subnet])
     if known.persistenced in names:
         names.update(known.companion)
-    if kind == "open" or any(
-        architecture not in PROPRIETARY_ONLY for _address, architecture in state.machine.gpus
-    ):
+    architectures = {architecture for _address, architecture in state.machine.gpus}
+    if kind == "open" or architectures.difference(PROPRIETARY_ONLY):
         names.add(known.firmware)
     return tuple(sorted(names - {""}))
 
@@ -98,7 +105,7 @@ def built(
     kind: str,
     usable: t.Callable[[t.Sequence[Version]], t.Sequence[Version]] = tuple,
 ) -> Choice:
-    """Choose with kernel modules in the driver's version; ``usable`` returns those of the versions that will do."""
+    """Choose kernel modules in the driver's version; ``usable`` returns the versions that fit the running kernel."""
     kernel = state.software.names.modules.by_type[kind]
     names = package_names(state, desired, kind, kernel)
     unknown = not_offered(state, names)
@@ -127,15 +134,13 @@ def awaited(
 def common(
     state: DriverState, desired: Desired, names: t.Sequence[str], anchor: str
 ) -> t.Tuple[t.List[str], t.List[Version]]:
-    """Return those of the packages that go at one version, and these versions, the best first.
+    """Return the packages that share one version of the driver, and the versions to have, the best first.
 
     The ``anchor`` is the package that has the driver's version.
     """
     known = state.software.names
-    offered, apart = (
-        set(state.software.drivers(anchor)),
-        {*known.loose, *known.modules.prebuilt.values()},
-    )
+    offered = set(state.software.drivers(anchor))
+    apart = {*known.loose, *known.modules.prebuilt.values()}
     matched = [
         name
         for name in names
@@ -153,7 +158,7 @@ def assigned(
     matched: t.Collection[str],
     version: Version,
 ) -> t.Dict[str, str]:
-    """Return the package's versions that belong to a version of the driver, with others' parts of it."""
+    """Return the version of each package for a version of the driver, with packages of others that must follow."""
     chosen = {
         name: _full(state, desired.version, name, version, matched=name in matched)
         for name in names
@@ -172,7 +177,7 @@ def assigned(
 
 
 def siblings(state: DriverState, chosen: t.Collection[str]) -> t.List[str]:
-    """Return what else somebody has installed of the driver's sources, and must stay at its version.
+    """Return other installed packages of the driver's source packages, which must have the driver's version.
 
     Only Ubuntu's branches have sources of their own.
     """
@@ -190,14 +195,11 @@ def siblings(state: DriverState, chosen: t.Collection[str]) -> t.List[str]:
 def _common(
     state: DriverState, desired: Desired, kernel: str, matched: t.Sequence[str]
 ) -> t.List[Version]:
-    """Return the upstream versions to have, the best first: the installed one if it will do, then the newest."""
+    """Return the driver's versions that packages share, best first: the installed one if it fits, then the newest."""
     version = desired.version
     offered = {name: state.software.drivers(name) for name in matched}
-    common = [
-        driver
-        for driver in offered[kernel]
-        if all(driver in versions for versions in offered.values())
-    ]
+    shared = set(offered[kernel]).intersection(*offered.values())
+    common = [driver for driver in offered[kernel] if driver in shared]
     if not common:
         offers = "; ".join(f"{name}: {', '.join(versions)}" for name, versions in offered.items())
         raise NoCommonVersion(
@@ -214,27 +216,23 @@ def _common(
         if branch and branch not in branches:
             expected += f"; {branch} has become {', '.join(branches)}"
         raise unknown_version(desired, expected)
-    supporting = driver_branches.best_versions(fitting, state.machine.gpus)
+    gpus = state.machine.gpus
+    supporting = driver_branches.best_versions(fitting, gpus)
     if not supporting:
-        raise driver_branches.unsupported_error(fitting, state.machine.gpus)
+        raise driver_branches.unsupported_error(fitting, gpus)
+    usable = {driver for driver in fitting if driver_branches.best_versions([driver], gpus)}
     installed = [] if desired.update else map(state.software.driver, (kernel, *matched))
-    there = [
-        driver
-        for driver in installed
-        if driver in fitting and driver_branches.best_versions([driver], state.machine.gpus)
-    ]
+    there = [driver for driver in installed if driver in usable]
     order = state.software.drivers(kernel)
     # Those that are not newer than apt would choose by itself come first: the user's preferences bound a branch, too.
     candidates = {Version.of(state.software.candidate(name)) for name in (kernel, *matched)}
-    first = max(
-        (order.index(candidate) for candidate in candidates if candidate in order), default=0
-    )
+    first = max((order.index(known) for known in candidates if known in order), default=0)
     newer = () if "." in version else order[:first]
     return list(dict.fromkeys([*there, *sorted(supporting, key=newer.__contains__)]))
 
 
 def unknown_version(desired: Desired, expected: str) -> InputError:
-    """Return the error for a version that no source of the wanted kind has, with where there is more."""
+    """Return the error for a version that no source has, with where there are more."""
     error = UnknownVersion.of("version", desired.version, expected)
     error.hint = ELSEWHERE.get(desired.source.name, "")
     return error
@@ -264,6 +262,6 @@ def _distance(package: Version, driver: Version) -> int:
 
 
 def otherwise(missing: str) -> str:
-    """Return the advice to install what a kernel lacks, or to do without the kernel."""
+    """Return the next step for a kernel that lacks a package: to install it, or to remove the kernel."""
     advice = f"install {missing}" if missing else "install its modules"
     return f". Next step: {advice}, or remove that kernel"

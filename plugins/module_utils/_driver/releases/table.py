@@ -25,7 +25,11 @@ FORM = (
 
 
 def parse(values: t.Any, key: str = "releases") -> t.Optional[Table]:
-    """Return the table, None where there is to be none; InputError names the key that cannot be meant."""
+    """Return the table, None if the option asks for none.
+
+    Raises:
+        InputError: if a key of it is not valid.
+    """
     checked = chosen(key, values, TABLE, FORM)
     if checked is None:
         return None

@@ -30,9 +30,9 @@ REFRESH = Step("refresh", "refresh the package lists")
 
 
 def plan(family: Family, state: DriverState, desired: Desired, check_mode: bool) -> Draft:
-    """Plan in the order of the steps: what is known of packages, repair, the transaction, holds."""
+    """Return the plan in the order of its steps: sources, repair, the transaction, holds."""
     kind = state.wanted_type(desired.kernel.module_type)
-    named = _named(state, desired)
+    named = _repository_steps(state, desired)
     if named and not check_mode:
         return tuple(named), None
     previewed = state.history.previewed
@@ -47,15 +47,15 @@ def plan(family: Family, state: DriverState, desired: Desired, check_mode: bool)
     try:
         choice = family.choose(state, desired, kind)
     except BY_LISTS:
-        enable = named or (_enable(state) if desired.source.manage_lists else [])
+        enable = named or (_enable_components(state) if desired.source.manage_lists else [])
         if previewed or (not enable and (state.history.refreshed or check_mode)):
             raise
         return tuple(enable) or (REFRESH,), None
     if previewed and choice.unknown:
         raise _not_offered(state, choice.unknown)
-    sources = named or _sources(state, desired, choice.unknown, check_mode)
+    sources = named or _source_steps(state, desired, choice.unknown, check_mode)
     sources = sources or family.prerequisites(state, desired, choice)
-    install = _install(family, state, desired, choice)
+    install = _install_steps(family, state, desired, choice)
     first = [REPAIR] if _needs_repair(state, choice, [*sources, *install]) else []
     if (first or sources) and not check_mode:
         return tuple(first or sources), None
@@ -102,13 +102,14 @@ def newer_headers(state: DriverState) -> t.List[str]:
 
 
 def _needs_repair(state: DriverState, choice: Choice, changes: t.Sequence[Step]) -> bool:
-    """Return whether packages must be brought in order first, as they are the driver's or keep apt from working.
+    """Return whether packages must be repaired first, as they are the driver's or keep apt from working.
 
     A package that is to have another version is not repaired but replaced: it may well be that its
     own version cannot be finished. Over what is others', apt carries a change out.
     """
-    broken = {name for name, package in state.software.packages.items() if package.broken}
-    if any(state.software.packages[name].state is State.TWICE for name in broken):
+    packages = state.software.packages.items()
+    broken = {name: package.state for name, package in packages if package.broken}
+    if State.TWICE in broken.values():
         return True  # a package manager that installs another version leaves the twin there
     if changes and state.software.interrupted:
         return True
@@ -120,26 +121,24 @@ def _needs_repair(state: DriverState, choice: Choice, changes: t.Sequence[Step])
         if not state.software.held(name) or name in state.history.record.holds
     }
     # What apt configures along with whatever it installs.
-    along = {
-        name for name in broken if state.software.packages[name].state in (State.UNPACKED, *WAITING)
-    }
+    along = {name for name, known in broken.items() if known in (State.UNPACKED, *WAITING)}
     waiting = {name for name in along if replaced and not state.type_of(name)}
-    return bool(_ours(state, choice) & broken - replaced - waiting)
+    return bool(_driver_packages(state, choice) & broken.keys() - replaced - waiting)
 
 
-def _ours(state: DriverState, choice: Choice) -> t.Set[str]:
-    """Return the packages that must be in order, as the driver consists of them."""
+def _driver_packages(state: DriverState, choice: Choice) -> t.Set[str]:
+    """Return the packages that the driver consists of, which must be in order."""
     return {*choice.targets, *state.software.names.relevant, *state.history.record.packages}
 
 
 def broken_others(state: DriverState, choice: Choice) -> t.Dict[str, Package]:
     """Return the packages of others that are not in order."""
-    packages, ours = state.software.packages.items(), _ours(state, choice)
+    packages, ours = state.software.packages.items(), _driver_packages(state, choice)
     return {name: package for name, package in packages if package.broken and name not in ours}
 
 
-def _named(state: DriverState, desired: Desired) -> t.List[Step]:
-    """Make the node know the repository that the user names, and what its packages need besides."""
+def _repository_steps(state: DriverState, desired: Desired) -> t.List[Step]:
+    """Return the steps that add the repository which the user names, and what its packages need besides."""
     known, of_family = state.software.repository, state.machine.traits.name
     # What the node's driver is from stays known as it is where nobody names another.
     stays = desired.source.name == "repository" and desired.source.repository is None
@@ -148,11 +147,11 @@ def _named(state: DriverState, desired: Desired) -> t.List[Step]:
     )
     steps = [named] if named and not stays else []
     if desired.source.name == "repository" and desired.source.manage_lists:
-        steps += _enable(state)
+        steps += _enable_components(state)
     return [*steps, REFRESH] if steps and steps[-1] is not REFRESH else steps
 
 
-def _sources(
+def _source_steps(
     state: DriverState, desired: Desired, unknown: t.Sequence[str], check_mode: bool
 ) -> t.List[Step]:
     missing, own = _missing_components(state), state.software.own_sources
@@ -177,7 +176,7 @@ def _sources(
         # A mirror whose lists were never fetched offers what they will have.
         error.until = "" if state.history.refreshed else OLD_LISTS
         raise error
-    steps = _enable(state)
+    steps = _enable_components(state)
     # dnf fetches what is old by itself; check mode looks once more before it believes this.
     is_known = state.history.refreshed or (check_mode and state.machine.traits.module)
     if not steps and (is_known or state.history.explain(unknown)[0]):
@@ -203,14 +202,14 @@ def _not_offered(state: DriverState, unknown: t.Sequence[str]) -> NodeError:
 
 
 def _missing_components(state: DriverState) -> t.Optional[t.List[Source]]:
-    """Return the components that the node's sources lack, None where it is unknown; only apt has components."""
+    """Return the components that the node's sources lack, None if it is unknown; only apt has components."""
     components = state.software.names.archive.components
     own = [source for source in state.software.sources if source.signed_by not in PLACE.apt_keys]
     return additions(own, state.machine.codename, components) if components else []
 
 
-def _enable(state: DriverState) -> t.List[Step]:
-    """Enable what the node's own sources lack, unless that was done."""
+def _enable_components(state: DriverState) -> t.List[Step]:
+    """Return the steps that enable the components which the node's own sources lack."""
     missing = _missing_components(state)
     if not missing or state.software.own_sources == render(missing):
         return []
@@ -249,11 +248,8 @@ def _changes(
     further = (*software.surplus, *family.displaced(state, desired, choice))
     drop += [name for name in further if name not in drop]
     drop += family.objects(state, drop, taken)
-    held_packages = [
-        name
-        for name in filter(software.held, (*change, *drop))
-        if name not in ours and not software.packages[name].broken
-    ]
+    held = (name for name in (*change, *drop) if software.held(name) and name not in ours)
+    held_packages = [name for name in held if not software.packages[name].broken]
     if held_packages:
         have = ", ".join(f"{name} {software.installed(name) or '(none)'}" for name in held_packages)
         raise NodeError(
@@ -267,14 +263,26 @@ def _changes(
     mine = {*state.history.record.packages, *choice.targets, *taken}
     excluded = family.excluded(software.packages, choice.targets) - mine
     installed = sorted(filter(software.installed, excluded))
+    advice = adoption.advice(state.machine.traits, desired.adopt, desired.source.name)
     if lost := [name for name in installed if not state.type_of(name)]:
-        advice = adoption.advice(state.machine.traits, desired.adopt, desired.source.name)
         raise would_remove(lost, advice)
-    _check_unasked(state, desired, choice, [name for name in drop if name not in taken])
+    # Another type of kernel modules, which this module has not installed, is not exchanged unasked.
+    foreign = (name for name in drop if name not in mine)
+    unasked = [name for name in foreign if state.type_of(name) != choice.kind]
+    if unasked and desired.kernel.module_type == "auto":
+        raise NodeError(
+            f"{', '.join(unasked)} would have to give way to the {choice.kind} kernel modules, and this module did "
+            "not install it",
+            cause=f"the GPUs of this node run with the {choice.kind} kernel modules",
+            hint=f"have it exchanged with kernel_modules: {choice.kind}, "
+            f"{advice}or keep the driver that is there with source: preinstalled",
+        )
     return change, drop
 
 
-def _install(family: Family, state: DriverState, desired: Desired, choice: Choice) -> t.List[Step]:
+def _install_steps(
+    family: Family, state: DriverState, desired: Desired, choice: Choice
+) -> t.List[Step]:
     """Return the transactions that bring the packages of the choice, and the headers that DKMS builds with."""
     taken = state.taken(desired.adopt)
     change, drop = _changes(family, state, desired, choice, taken)
@@ -308,7 +316,7 @@ def _install(family: Family, state: DriverState, desired: Desired, choice: Choic
 
 
 def would_remove(names: t.Sequence[str], advice: str) -> NodeError:
-    """Return the error where packages of somebody else would go."""
+    """Return the error for an installation that would remove packages of others."""
     return NodeError(
         f"the installation would remove {', '.join(names)}; nothing was changed",
         cause="there is no other way to the wanted versions, and this module has not added them",
@@ -317,42 +325,19 @@ def would_remove(names: t.Sequence[str], advice: str) -> NodeError:
 
 
 def keep_or(advice: str) -> str:
-    """Return the ways on where a driver of somebody else is in the way; ``advice`` is that of adoption."""
+    """Return the hint for a node whose driver is of others; ``advice`` is that of adoption."""
     return (
         f"keep the driver that is there with source: preinstalled, {advice}or ask for a version or components that "
         "leave these packages"
     )
 
 
-def _check_unasked(
-    state: DriverState, desired: Desired, choice: Choice, drop: t.Iterable[str]
-) -> None:
-    """Refuse to exchange another type of kernel modules that this module has not installed, unasked."""
-    drops = [
-        name
-        for name in drop
-        if name not in state.history.record.packages and state.type_of(name) != choice.kind
-    ]
-    if drops and desired.kernel.module_type == "auto":
-        raise NodeError(
-            f"{', '.join(drops)} would have to give way to the {choice.kind} kernel modules, and this module did "
-            "not install it",
-            cause=f"the GPUs of this node run with the {choice.kind} kernel modules",
-            hint=f"have it exchanged with kernel_modules: {choice.kind}, "
-            f"{adoption.advice(state.machine.traits, desired.adopt, desired.source.name)}"
-            "or keep the driver that is there with source: preinstalled",
-        )
-
-
 def _check_headers(state: DriverState, desired: Desired, choice: Choice) -> None:
-    """Refuse what DKMS cannot build for the running kernel, where that is to be loaded."""
+    """Refuse modules that DKMS can't build for the running kernel, if they are to be loaded."""
     knows = state.machine.traits.apt or choice.names.headers.first
     # A kernel without any modules on the node is a container's, whose host has the headers: a warning says it.
-    if (
-        not knows
-        or not state.machine.own_kernel
-        or not (desired.kernel.load and state.machine.gpus)
-    ):
+    loads = desired.kernel.load and state.machine.gpus
+    if not knows or not state.machine.own_kernel or not loads:
         return
     cause, hint = state.history.explain([headers_package(state)])
     raise NodeError(
@@ -367,12 +352,12 @@ def _check_headers(state: DriverState, desired: Desired, choice: Choice) -> None
 
 
 def _superseded(
-    family: Family, state: DriverState, choice: Choice, name: str, taken: t.Collection[str] = ()
+    family: Family, state: DriverState, choice: Choice, name: str, taken: t.Collection[str]
 ) -> bool:
-    """Return whether a package has other kernel modules than those wanted, and must give way.
+    """Return whether a package has other kernel modules than the desired ones, and must go.
 
-    Modules of other kernels that are built for the wanted version are among the targets. Of what was taken over,
-    those of the wanted branch and type stay, whichever kernel they are for, and so they do beside those that DKMS
+    Modules of other kernels that are built for the desired version are among the targets. Of what was taken over,
+    those of the desired branch and type stay, whichever kernel they are for, and so they do beside those that DKMS
     builds, where a tracking package brings them and no exact version is asked for.
     """
     names = state.software.names
@@ -388,9 +373,9 @@ def _superseded(
 
 
 def _left_behind(
-    family: Family, state: DriverState, choice: Choice, taken: t.Collection[str] = ()
+    family: Family, state: DriverState, choice: Choice, taken: t.Collection[str]
 ) -> t.List[str]:
-    """Return the parts of another branch, ours or taken over, that targets take the place of, and their kin.
+    """Return packages of another branch, ours or adopted, that the targets replace, and their siblings.
 
     apt removes by itself nothing that is on hold, so it is told to.
     """
@@ -399,7 +384,5 @@ def _left_behind(
     parts = {part(name) for name in choice.targets}
     replaced = {name for name in there if part(name) in parts}
     marks = {mark(name) for name in replaced} - {""}
-    excluded = family.excluded(there, choice.targets)
-    return sorted(
-        name for name in there if name in replaced or mark(name) in marks or name in excluded
-    )
+    gone = replaced | family.excluded(there, choice.targets)
+    return sorted(name for name in there if name in gone or mark(name) in marks)

@@ -25,13 +25,13 @@ TYPED = 560  # older installers choose the module type by the folder of its sour
 
 
 def parse_traces(text: str) -> Version:
-    """Return the version in the installer's list of what it has put where."""
+    """Return the version in the installer's list of installed files."""
     match = re.match(r"[^\n]*\(([^)\n]+)\)|([^\s(]+)", text)
     return Version((match[1] or match[2]) if match else "")
 
 
 def plan(_family: Family, state: DriverState, desired: Desired, check_mode: bool) -> Draft:
-    """Plan where NVIDIA's own installer brings the driver."""
+    """Return the plan for a driver from NVIDIA's own installer."""
     if not best_versions([desired.version], state.machine.gpus):
         raise unsupported_error([desired.version], state.machine.gpus)
     kind = module_type(desired.kernel.module_type, state.machine.gpus)
@@ -42,14 +42,12 @@ def plan(_family: Family, state: DriverState, desired: Desired, check_mode: bool
 
 
 def _steps(state: DriverState, desired: Desired, kind: str) -> t.Tuple[Step, ...]:
-    """Return the step that installs, none where the version is there or nouveau must go first."""
+    """Return the step that runs the installer, none if the version is installed or nouveau must go first."""
     runfile, version = desired.source.runfile, desired.version
     if runfile is None:
         raise AssertionError("this is planned only where the user names a file")
     have, ours = state.software.runfile.version, state.history.record.runfile
-    packages = [
-        package for package in state.software.names.relevant if state.software.installed(package)
-    ]
+    packages = [*filter(state.software.installed, state.software.names.relevant)]
     if packages:
         raise NodeError(
             f"the driver is installed from packages: {', '.join(packages)}",
@@ -85,7 +83,7 @@ def _steps(state: DriverState, desired: Desired, kind: str) -> t.Tuple[Step, ...
 
 
 def _check(state: DriverState, runfile: Runfile, *, refuse_unsigned: bool) -> None:
-    """Refuse what the installer would fail at after it has begun."""
+    """Refuse a node on which the installer would fail after it has begun."""
     if not state.software.runfile.present:
         expected = "a file that is there on the node"
         raise InputError.of("runfile.location", runfile.location, expected)

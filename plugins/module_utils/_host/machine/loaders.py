@@ -32,7 +32,7 @@ class Loader:
         self._host = host
 
     def cmdline(self) -> t.Optional[Words]:
-        """Return what the next boot has, None where that can't be read."""
+        """Return what the next boot has, None if that can't be read."""
         raise NotImplementedError
 
     def keeps(self, added: Words) -> bool:
@@ -50,7 +50,8 @@ class Grub(Loader):
     name = "GRUB (/etc/default/grub)"
 
     def cmdline(self) -> t.Optional[Words]:
-        return command_line.grub(self._host.read("/boot/grub/grub.cfg") or "")
+        text = self._host.read("/boot/grub/grub.cfg") or ""
+        return command_line.parse(text, command_line.GRUB)
 
     def keeps(self, added: Words) -> bool:
         return not added or self._host.read(DROP_IN) == self._text(added)
@@ -74,7 +75,8 @@ class Grubby(Loader):
     replaces = True
 
     def cmdline(self) -> t.Optional[Words]:
-        return command_line.grubby(self._host.run(["grubby", "--info=DEFAULT"], check=False).out)
+        text = self._host.run(["grubby", "--info=DEFAULT"], check=False).out
+        return command_line.parse(text, command_line.GRUBBY)
 
     def write(self, added: Words, add: Words, remove: Words) -> None:
         for option, options in (("--remove-args", remove), ("--args", add)):
@@ -89,7 +91,8 @@ class Pbl(Loader):
     replaces = True
 
     def cmdline(self) -> t.Optional[Words]:
-        return command_line.grub(self._host.read("/boot/grub2/grub.cfg") or "")
+        text = self._host.read("/boot/grub2/grub.cfg") or ""
+        return command_line.parse(text, command_line.GRUB)
 
     def write(self, added: Words, add: Words, remove: Words) -> None:
         for option, options in (("--del-option", remove), ("--add-option", add)):
@@ -129,8 +132,12 @@ class SystemdBoot(Loader):
 
 
 def find(host: Host) -> t.Tuple[t.Optional[Loader], Words, str]:
-    """Return the boot loader with what the next boot has; None where it is not known, and then why."""
-    loader = _there(host)
+    """Return the boot loader with what the next boot has; None if it is not known, and then why."""
+    by_program = (("grubby", Grubby), ("pbl", Pbl), ("update-grub", Grub))
+    booted_by = (host.read_bytes(LOADER_INFO) or b"").replace(b"\0", b"")  # it is UTF-16
+    loader: t.Optional[Loader] = SystemdBoot(host)
+    if b"systemd-boot" not in booted_by or host.which("pbl") is not None:
+        loader = next((make(host) for name, make in by_program if host.which(name)), None)
     if loader is None:
         programs = "update-grub, grubby, pbl and systemd-boot"
         return None, (), f"it has none of {programs}"
@@ -141,11 +148,3 @@ def find(host: Host) -> t.Tuple[t.Optional[Loader], Words, str]:
     if cmdline is None:
         return None, (), f"{loader.name} is there, and no entry of it that boots Linux was found"
     return loader, cmdline, ""
-
-
-def _there(host: Host) -> t.Optional[Loader]:
-    by_program = (("grubby", Grubby), ("pbl", Pbl), ("update-grub", Grub))
-    booted_by = (host.read_bytes(LOADER_INFO) or b"").replace(b"\0", b"")  # it is UTF-16
-    if b"systemd-boot" in booted_by and host.which("pbl") is None:
-        return SystemdBoot(host)
-    return next((make(host) for name, make in by_program if host.which(name)), None)

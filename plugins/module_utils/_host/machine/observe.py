@@ -19,7 +19,7 @@ from ..boot import PROGRAM
 from ..command_line import OFF, PT, Words
 from ..iommu import UNKNOWN
 from ..live import ACS, ADDRESS, NUMA_FILE, POLICIES, DesiredValues, Facts, Values, kind, pages_file
-from ..memlock import FOLDER, LIMITS, PATHS, UNITS, Service, limit, running
+from ..memlock import FOLDER, LIMITS, UNITS, Service, limit, running
 from ..state import Iommu
 from .loaders import Loader, find
 
@@ -64,25 +64,21 @@ def _in_force(host: Host) -> str:
 
 def guests(host: Host) -> t.Tuple[str, ...]:
     """Return guests that have devices of this host, or run, and devices that are set aside for some."""
-    reasons = [
-        f"{address} has the driver vfio-pci"
-        for address in host.listdir(VFIO)
-        if ADDRESS.fullmatch(address)
-    ]
+    addresses = filter(ADDRESS.fullmatch, host.listdir(VFIO))
+    reasons = [f"{address} has the driver vfio-pci" for address in addresses]
     for name in host.listdir(LIBVIRT):
         if name.endswith(".xml") and "<hostdev" in (host.read(f"{LIBVIRT}/{name}") or ""):
             reasons.append(f"libvirt's guest {name[: -len('.xml')]} has a device")
     for pid in host.listdir("/proc") if _may_run_guests(host) else ():
         folder = f"/proc/{pid}/fd"
-        if pid.isdigit() and any(
-            host.readlink(f"{folder}/{address}") == KVM for address in host.listdir(folder)
-        ):
+        names = host.listdir(folder) if pid.isdigit() else ()
+        if any(host.readlink(f"{folder}/{name}") == KVM for name in names):
             reasons.append(f"process {pid} ({proc(host, pid, 'comm').strip()}) runs a guest")
     return tuple(reasons)
 
 
 def _may_run_guests(host: Host) -> bool:
-    """Return whether it is worth a look at all files that processes have open: each guest uses KVM's module."""
+    """Return whether guests may run, each of which uses KVM's module: only then are open files of processes read."""
     users = [host.read(path) for path in KVM_USERS]
     return any(user is not None and user.strip() != "0" for user in users) or (
         users == [None, None] and host.exists("/dev/kvm")
@@ -106,29 +102,23 @@ def values(host: Host, asked: DesiredValues, record: Values) -> t.Dict[str, str]
 
 
 def facts(host: Host, asked: DesiredValues) -> Facts:
-    """Return what else decides about what is asked for."""
+    """Return the facts that decide about the desired values."""
     locked = lockdown(host)
     memory = re.search(r"^MemTotal:\s+(\d+) kB", host.read("/proc/meminfo") or "", re.M)
-    set_by = (host.read(TUNED) or "").strip() if asked.governor else ""
-    runs = (
-        set_by and properties(host, "tuned.service", "ActiveState").get("ActiveState") == "active"
-    )
+    tuned = (host.read(TUNED) or "").strip() if asked.governor else ""
+    if tuned and properties(host, "tuned.service", "ActiveState").get("ActiveState") != "active":
+        tuned = ""
     return Facts(
         guests=guests(host) if asked.acs else (),
         lockdown=locked if locked and locked != "none" else "",
-        tuned=set_by if runs else "",
+        tuned=tuned,
         memory=int(memory[1]) if memory else 0,
     )
 
 
 def program(host: Host, *args: str) -> str:
-    """Run what the unit runs at boot too, and return what it prints."""
+    """Run the program that the unit runs at boot, and return what it prints."""
     return host.run(["/bin/sh", "-c", PROGRAM, "host", *args]).out
-
-
-def memlock(host: Host) -> t.Dict[str, str]:
-    """Return the texts of our files with limits, of those that there are."""
-    return existing(host, PATHS)
 
 
 def services(host: Host) -> t.Tuple[Service, ...]:

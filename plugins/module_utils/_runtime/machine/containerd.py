@@ -32,7 +32,9 @@ class Containerd(Runtime):
     kind = containerd.CONTAINERD
 
     def default_program(self, effective: t.Mapping[str, t.Any]) -> t.Tuple[str, str]:
-        return containerd.default_program(effective)
+        name = str(lookup(effective, self.kind.keys.default) or "")
+        path = ("containerd", "runtimes", name, "options", "BinaryName")
+        return name, str(lookup(effective, path) or "")
 
     def __init__(self, host: Host) -> None:
         super().__init__(host)
@@ -100,10 +102,9 @@ class Containerd(Runtime):
         paths = [""]
         for part in pattern.split("/")[1:]:
             if "*" in pattern and any(path in part for path in "*?["):
-                places = [(path, self._host.listdir(path or "/")) for path in paths]
-                paths = [
-                    f"{at}/{name}" for at, names in places for name in fnmatch.filter(names, part)
-                ]
+                folders = {path: self._host.listdir(path or "/") for path in paths}
+                names = {path: fnmatch.filter(listing, part) for path, listing in folders.items()}
+                paths = [f"{folder}/{name}" for folder in paths for name in names[folder]]
             else:
                 paths = [f"{folder}/{part}" for folder in paths]
         return [path for path in paths if self._host.exists(path)]
@@ -255,7 +256,8 @@ class K0s(K3s):
     kind = containerd.K0S
 
     def _is_managed(self) -> bool:
-        return containerd.is_k0s_managed(self._host.read(self.kind.config_path))
+        text = self._host.read(self.kind.config_path) or ""
+        return text.startswith(f"{containerd.K0S_MANAGED}\n")
 
     def _drop_in(self, config: Config, version: Version) -> t.Optional[str]:
         return containerd.K0S_DROP_IN if self._is_managed() else super()._drop_in(config, version)

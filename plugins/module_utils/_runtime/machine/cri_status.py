@@ -45,7 +45,7 @@ def fields(data: bytes) -> t.Iterator[t.Tuple[int, bytes]]:
 
 
 def configuration(answer: bytes) -> str:
-    """Return the entry "config" of an answer's map, empty where there is none."""
+    """Return the entry "config" of an answer's map, empty if there is none."""
     entries = (dict(fields(value)) for number, value in fields(answer) if number == 2)
     values = {entry.get(1): entry.get(2, b"") for entry in entries}
     return values.get(b"config", b"").decode()

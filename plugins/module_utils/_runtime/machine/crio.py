@@ -81,10 +81,7 @@ class Crio(Runtime):
             prefix=self.kind.keys.prefix,
             effective=known(shown, own, options, needed),
             settings=needed,
-            warnings=(
-                *self.about_program(shown, options),
-                *self._about(options),
-            ),
+            warnings=self.about_program(shown, options) + self._warn_of_low_level(options),
             loaded=tuple(self._files(posixpath.dirname(self.path()))),
         )
 
@@ -107,9 +104,8 @@ class Crio(Runtime):
 
     def socket(self) -> str:
         listening: t.Any = ""
-        with contextlib.suppress(
-            NodeError
-        ):  # of a damaged file, which is refused where it is edited
+        # A damaged file is refused where it is edited.
+        with contextlib.suppress(NodeError):
             for config in self._configurations({}):
                 listening = lookup(config, LISTEN.key) or listening
         return self.commands().running.value(LISTEN) or str(listening or self.kind.socket)
@@ -120,8 +116,8 @@ class Crio(Runtime):
         images = (lookup(config, PAUSE_IMAGE) for config in configs)
         return str(next(filter(None, images), ""))
 
-    def _about(self, options: RuntimeOptions) -> t.Tuple[str, ...]:
-        """Warn where NVIDIA's runtime would find no runtime of its own: upstream's packages have them outside PATH."""
+    def _warn_of_low_level(self, options: RuntimeOptions) -> t.Tuple[str, ...]:
+        """Return the warning that NVIDIA's runtime finds no other to call: upstream's packages have it outside PATH."""
         if options.mode in ("", CDI):
             return ()
         names = self._low_levels()
@@ -133,16 +129,12 @@ class Crio(Runtime):
         )
 
     def _low_levels(self) -> t.Sequence[str]:
-        """Return the runtimes of which NVIDIA's calls the first that is there."""
+        """Return the runtimes of which NVIDIA's calls the first that is installed."""
         text = self._host.read(TOOLKIT_CONFIG) or ""
         at = ("nvidia-container-runtime", "runtimes")
         value = lookup(toml.parse(text, TOOLKIT_CONFIG), at)
-        programs = (
-            [program for program in value if isinstance(program, str)]
-            if isinstance(value, list)
-            else []
-        )
-        return programs or LOW_LEVEL
+        programs = value if isinstance(value, list) else []
+        return [program for program in programs if isinstance(program, str)] or LOW_LEVEL
 
     def _shown(self, args: t.Sequence[str], texts: t.Optional[Texts] = None) -> t.Dict[str, t.Any]:
         """Return the section in effect; ``texts`` are what files would have that CRI-O is shown elsewhere.
@@ -152,21 +144,19 @@ class Crio(Runtime):
         variables = self.commands().running.environment
         completed = self._host.run([self.kind.program, *args, "config"], check=False, env=variables)
         if completed.rc != 0:
+            # Without what CRI-O only informs of.
+            lines = completed.err.strip().split("\n")
+            errors = [line for line in lines if re.search(r"\blevel=(error|fatal)\b", line)]
             raise NodeError(
                 "CRI-O can't read its configuration",
-                cause=decisive(completed.err),
+                cause="\n".join(errors or lines),
                 hint="fix the file that it names; nothing was changed",
             )
         section_shown = section(toml.parse(completed.out, "crio config"))
-        runtimes = {**(section_shown.get("runtimes") or {}), **self._entries(texts or {})}
+        runtimes = {**(section_shown.get("runtimes") or {})}
+        for config in self._configurations(texts or {}):  # a later file replaces a whole entry
+            runtimes.update(lookup(config, (*self.kind.keys.prefix, "runtimes")) or {})
         return {**section_shown, "runtimes": runtimes} if runtimes else section_shown
-
-    def _entries(self, texts: Texts) -> t.Dict[str, Section]:
-        """Return the entries of runtimes as the files have them, of which a later one replaces a whole entry."""
-        entries: t.Dict[str, Section] = {}
-        for config in self._configurations(texts):
-            entries.update(lookup(config, (*self.kind.keys.prefix, "runtimes")) or {})
-        return entries
 
     def _configurations(self, texts: Texts) -> t.Iterator[Section]:
         """Yield what is in each file, in CRI-O's order; ``texts`` are what some of them would have."""
@@ -187,16 +177,13 @@ class Crio(Runtime):
 
     def _built_in(self, shown: Section, handler: str) -> t.Tuple[str, Section]:
         """Return the default runtime if no file has an entry of it: CRI-O shows those of its own as comments."""
-        default = shown.get("default_runtime") or self._defaults.get("default_runtime")
-        return like({**self._defaults, "default_runtime": default}, handler)
-
-    @property
-    def _defaults(self) -> Section:
-        """The section that CRI-O has by itself, empty where it does not tell."""
-        return section(self._built_in_configuration)
+        defaults = section(self._built_in_configuration)
+        default = shown.get("default_runtime") or defaults.get("default_runtime")
+        return like({**defaults, "default_runtime": default}, handler)
 
     @functools.cached_property
     def _built_in_configuration(self) -> Section:
+        """The configuration that CRI-O has by itself, empty if it does not print it."""
         shown = self._host.run([self.kind.program, "config", "--default"], check=False)
         return toml.parse(shown.out if shown.rc == 0 else "", "crio config --default")
 
@@ -247,16 +234,10 @@ class Crio(Runtime):
         return ""
 
     def check_running(self, view: RuntimeView, after: Section) -> None:
-        before = view.effective
-        was, becomes = (
-            like(section_of, "")[0] or self._built_in(section_of, "")[0]
-            for section_of in (before, after)
-        )
-        there, stays = (section_of.get("runtimes") or {} for section_of in (before, after))
-        kinds = [
-            self._low_level(name, section_of)
-            for name, section_of in ((was, there), (becomes, stays))
-        ]
+        both = (view.effective, after)
+        was, becomes = (like(config, "")[0] or self._built_in(config, "")[0] for config in both)
+        there, stays = (config.get("runtimes") or {} for config in both)
+        kinds = self._low_level(was, there), self._low_level(becomes, stays)
         if kinds[0] != kinds[1]:
             names = self._started_by(_program(was, there))
             cause = (
@@ -290,14 +271,13 @@ class Crio(Runtime):
         every = filter(str.isdigit, self._host.listdir("/proc"))
         spaces = {pid: self._host.readlink(f"/proc/{pid}/ns/pid") for pid in every}
         pids = (pid for pid, space in spaces.items() if own in (space, None))
-        commands = (self._host.read(f"/proc/{pid}/cmdline") or "" for pid in pids)
-        paths = {command: option(command.split("\0"), ("-r", "--runtime")) for command in commands}
-        named = [
-            command
-            for command, path in paths.items()
-            if program in (path, posixpath.basename(path)) and path
-        ]
-        return tuple(sorted(filter(None, map(watched, named))))
+        commands = {self._host.read(f"/proc/{pid}/cmdline") or "" for pid in pids}
+        containers = []
+        for command in commands:
+            path = option(command.split("\0"), ("-r", "--runtime"))
+            if path and program in (path, posixpath.basename(path)):
+                containers.append(watched(command))
+        return tuple(sorted(filter(None, containers)))
 
     def _check_monitor(self, shown: Section, name: str) -> None:
         entry = lookup(shown, ("runtimes", name)) or {}
@@ -330,20 +310,13 @@ def _refuse_loss(names: t.Sequence[str], cause: str, step: str) -> None:
         )
 
 
-def decisive(text: str) -> str:
-    """Return CRI-O's errors, without what it only informs of."""
-    lines = text.strip().split("\n")
-    errors = [line for line in lines if re.search(r"\blevel=(error|fatal)\b", line)]
-    return "\n".join(errors or lines)
-
-
 def section(config: t.Mapping[str, t.Any]) -> t.Dict[str, t.Any]:
     """Return CRI-O's section with the defaults, which ``crio config`` shows as comments."""
     return {"cdi_spec_dirs": list(SPEC_DIRS), **(lookup(config, CRIO.keys.prefix) or {})}
 
 
 def like(shown: Section, handler: str) -> t.Tuple[str, Section]:
-    """Return name and entry of the runtime that a handler is like: the default one, if it is no virtual machine."""
+    """Return name and entry of the runtime that a handler copies: the default one, if it is no virtual machine."""
     for name in (shown.get("default_runtime"), *DEFAULT_RUNTIMES):
         entry = lookup(shown, ("runtimes", str(name)))
         if name != handler and isinstance(entry, t.Mapping) and is_oci(entry):
@@ -359,7 +332,7 @@ def is_oci(entry: Section) -> bool:
 def known(
     shown: Section, own: Section, options: RuntimeOptions, needed: t.Sequence[Change]
 ) -> Section:
-    """Return the section in effect, with the handler only as our file has it where that has to be written."""
+    """Return the section in effect; the handler is only what our file has, if it has to be written."""
     at = ("runtimes", options.handler)
     here = [(path, value) for path, value in needed if path[:2] == at]
     if options.mode in ("", CDI) or all(lookup(shown, path) == value for path, value in here):

@@ -16,11 +16,11 @@ from .. import json_text, toml_text
 from ..edits import Change, Config, Removal, lookup
 from ..start_command import PROGRAMS, Flag
 from ..state import (
+    CDI,
     RuntimeKind,
     RuntimeOptions,
     RuntimeView,
     Version,
-    about_program,
     check_types,
     has_cdi,
     parse_version,
@@ -29,11 +29,9 @@ from . import start_commands, toml
 from .start_commands import CGROUPS, StartCommands
 
 NEVER, WHEN_IDLE, ALWAYS = "never", "when_idle", "always"
-UNKNOWN = "containers that are not known, as {} does not answer"
 ADDRESS = Flag(("address", "a"))  # of containerd
 MOST = 5  # names in a message
 SHORT = 12  # characters of an id, as the field shows it
-SOCKET = "/var/run/docker.sock"
 # The properties of a unit with others that start it, such as docker.socket.
 STARTERS = ("WantedBy", "RequiredBy", "BoundBy", "TriggeredBy")
 # With these, systemd ends the main process of a unit and leaves the others: containers and what watches them.
@@ -61,7 +59,7 @@ class Runtime:
         return self._commands[self.unit]
 
     def forget_command(self) -> None:
-        """Look at the process again the next time: it may be another one."""
+        """Read the process again the next time, which may be another one."""
         self._commands.clear()
 
     def path(self) -> str:
@@ -73,15 +71,14 @@ class Runtime:
         address = self.commands().running.value(ADDRESS)
         path = self.path()
         config: Config = {}
-        with contextlib.suppress(
-            NodeError
-        ):  # of a damaged file, which is refused where it is edited
+        # A damaged file is refused where it is edited.
+        with contextlib.suppress(NodeError):
             config = self.parse(self._host.read(path) or "", path)
         file = lookup(config, ("grpc", "address"))
         return str(address or file or self.kind.socket)
 
     def moved(self) -> t.Tuple[str, ...]:
-        """Warn of a unit that was changed after its start, and reads another file from its next start on."""
+        """Return the warning about a unit that reads another file from its next start on."""
         for flag in filter(None, (self.kind.start.file, self.kind.start.folder)):
             running, planned = (command.value(flag) for command in self.commands()[:2])
             if running != planned:
@@ -137,7 +134,7 @@ class Runtime:
         """Refuse a file with which the unit would not start again.
 
         Raises:
-            NodeError: in the program's own words.
+            NodeError: if the program refuses the file.
         """
 
     def check_running(self, view: RuntimeView, after: t.Mapping[str, t.Any]) -> None:
@@ -148,59 +145,54 @@ class Runtime:
             after: What it has on the trial.
 
         Raises:
-            NodeError: with the containers, and with what keeps them.
+            NodeError: if there are such containers; its hint says what keeps them.
         """
 
     def running(self, path: str) -> t.Optional[t.Mapping[str, t.Any]]:
         """Return what the running program says that it has, from the kind's ``prefix`` on.
 
-        None where it can't be asked or does not answer, which says nothing of what it has.
+        None if it can't be asked or does not answer, which says nothing of what it has.
         """
         return None
 
     def view(self, path: str, options: RuntimeOptions) -> RuntimeView:
-        """Read version and configuration, and compute what it must have."""
-        kind, version = self.kind, self._version()
-        cdi = has_cdi(kind, version, options)
-        effective = self._effective(path, version)
-        return RuntimeView(
-            version,
-            path,
-            prefix=kind.keys.prefix,
-            effective=effective,
-            settings=tuple(kind.keys.settings(effective, options, cdi)) if options.mode else (),
-            warnings=self.about_program(effective, options),
-        )
+        """Read version and configuration, and compute the settings that it must have."""
+        raise NotImplementedError
 
     def about_program(
         self, effective: t.Mapping[str, t.Any], options: RuntimeOptions
     ) -> t.Tuple[str, ...]:
-        """Say that the program of the default runtime is gone, nothing if it is there."""
+        """Return the warning about a default runtime whose program is gone, as another tool may leave it behind.
+
+        The mode's own program is looked for before, if the mode needs it.
+        """
         name, program = self.default_program(effective)
-        return about_program(self.kind, name, program, self._is_there, options)
+        needed = options.mode not in ("", CDI) and program == options.runtime_path
+        is_there = self._host.exists if program.startswith("/") else self._host.which
+        if not program or needed or is_there(program):
+            return ()
+        return (
+            f"{self.kind.name}'s default runtime {name} names {program}, which is not there: no container can be "
+            "started. Next step: make another one the default, or bring the program back",
+        )
 
     def default_program(self, effective: t.Mapping[str, t.Any]) -> t.Tuple[str, str]:
-        """Return the default runtime and the program that is set for it, empty where none is."""
+        """Return the default runtime and the program that is set for it, empty if none is."""
         name = str(lookup(effective, self.kind.keys.default) or "")
         return name, str(lookup(effective, ("runtimes", name, self.kind.keys.handler)) or "")
 
-    def _is_there(self, program: str) -> bool:
-        if program.startswith("/"):
-            return self._host.exists(program)
-        return self._host.which(program) is not None
-
     def reads(self, view: RuntimeView, path: str) -> t.Tuple[str, ...]:
-        """Return the files that it has read when it started, but for those that it writes itself."""
+        """Return the files that the program read when it started, but for those that it writes itself."""
         return view.loaded or (path,)
 
     def state(self) -> str:
-        """Return what systemd says of its service, empty where it does not answer; "active" where it needs none."""
+        """Return the ActiveState of its service, empty if it is not known; "active" if it needs none."""
         if not self.unit:
             return "active"
         return properties(self._host, self.unit, "ActiveState").get("ActiveState", "")
 
     def down(self) -> str:
-        """Say that its service does not run, or will not after a boot; empty if it does or that is not known."""
+        """Return why its service starts no container, now or after a boot; empty if it does or nothing is known."""
         if not self.unit:
             return ""
         state = properties(self._host, self.unit, "ActiveState", "UnitFileState", *STARTERS)
@@ -214,18 +206,23 @@ class Runtime:
         return ""
 
     def check(self, options: RuntimeOptions) -> None:
-        """Refuse a version that can't do what is wanted, without a look at any file. NodeError."""
+        """Refuse a version that does not support the options, without a look at any file.
+
+        Raises:
+            Unfit: if it does not support CDI, and the mode needs it.
+        """
         has_cdi(self.kind, self._version(), options)
 
-    def _effective(self, path: str, version: Version) -> t.Mapping[str, t.Any]:
-        raise NotImplementedError
-
     def trial(self, view: RuntimeView, path: str, texts: Texts) -> t.Mapping[str, t.Any]:
-        """Return what the runtime would make of its files with these texts; NodeError where it refuses them."""
+        """Return what the runtime would make of its files with these texts.
+
+        Raises:
+            NodeError: if it refuses them.
+        """
         raise NotImplementedError
 
     def setting_file(self, view: RuntimeView, lacking: t.Sequence[Change]) -> str:
-        """Return the file, if it is known, that sets otherwise what the edited file has."""
+        """Return the file that overrides the edited one, empty if it is not known."""
         return ""
 
     def ended(self, path: str) -> t.Tuple[str, ...]:
@@ -245,7 +242,11 @@ class Runtime:
         return False
 
     def parse(self, text: str, path: str) -> Config:
-        """Return the content of a file; NodeError names the line and what was expected."""
+        """Return the content of a file.
+
+        Raises:
+            NodeError: if it is not valid; it names the line and what is expected.
+        """
         config = toml.parse(text, path) if self.kind.toml else json_text.parse(text, path)
         line = toml_text.line if self.kind.toml else json_text.line
         check_types(self.kind, config, lambda key: f"{path}, line {line(text, key)}")
@@ -264,7 +265,7 @@ class Runtime:
     def _trial(
         self, folder: str, files: t.Mapping[str, str], tried: t.Mapping[str, str]
     ) -> t.Iterator[None]:
-        """Have files in a folder for the time of a with statement; ``tried`` is which path stands for which."""
+        """Write files for the time of a with statement; ``tried`` are the files by the paths that they stand for."""
         try:
             for name, text in files.items():
                 self._host.write(name, text, mode=0o600)
@@ -285,29 +286,8 @@ def trial_folder() -> str:
     return f"{TRIAL}-{secrets.token_hex(8)}"
 
 
-def docker_socket(config: t.Mapping[str, t.Any]) -> str:
-    """Return where Docker listens on the machine."""
-    hosts = config.get("hosts")
-    for host in hosts if isinstance(hosts, list) else ():
-        if isinstance(host, str) and host.startswith("unix://"):
-            return host[len("unix://") :]
-    return SOCKET
-
-
-def docker_names(info: t.Any, containers: t.Any) -> t.Tuple[str, ...]:
-    """Return the containers that end with Docker's daemon, given what it tells of itself and of those that run."""
-    if not isinstance(info, dict) or not isinstance(containers, list):
-        return (UNKNOWN.format("docker"),)
-    if info.get("LiveRestoreEnabled") is True:
-        return ()
-    names = (
-        container.get("Names") or [container.get("Id", "?")[:SHORT]] for container in containers
-    )
-    return tuple(str(name[0]).lstrip("/") for name in names)
-
-
 def watched(command: str) -> t.Optional[str]:
-    """Return the container that a process watches, given its command line with its words apart by NUL."""
+    """Return the container that a process watches, by its NUL-separated command line."""
     argv = command.split("\0")
     if not argv[0].rpartition("/")[2].startswith(WATCHERS):
         return None
@@ -316,18 +296,18 @@ def watched(command: str) -> t.Optional[str]:
 
 
 def option(argv: t.Sequence[str], names: t.Sequence[str]) -> str:
-    """Return the word after an option of a command line, empty if it is not there."""
+    """Return the argument after an option of a command line, empty if it is not there."""
     there = [name for name in names if name in argv[:-1]]
     return argv[argv.index(there[0]) + 1] if there else ""
 
 
 def would_lose(message: str, cause: str, step: str) -> NodeError:
-    """Return the refusal of a change with which containers that run would be lost; ``step`` keeps them."""
+    """Return the refusal of a change that would lose running containers; ``step`` keeps them."""
     hint = f"{step}; restart: always changes it all the same. Nothing was changed"
     return NodeError(message, cause=cause, hint=hint)
 
 
 def listed(names: t.Sequence[str]) -> str:
-    """Return names as a message has them."""
+    """Return names for a message: the first of them, and how many more there are."""
     more = len(names) - MOST
     return ", ".join(names[:MOST]) + (f" and {more} more" if more > 0 else "")

@@ -33,6 +33,7 @@ from .containerd import Containerd, K0s, K3s, MicroK8s, Rke2
 from .crio import Crio
 from .engine import Runtime, Texts
 
+SOCKET = "/var/run/docker.sock"
 PODMAN_VENDOR = "/usr/share/containers/containers.conf"
 
 
@@ -41,8 +42,18 @@ class Docker(Runtime):
 
     kind = DOCKER
 
-    def _effective(self, path: str, version: Version) -> t.Mapping[str, t.Any]:
-        return self._read(self._host.read(path), path, version)
+    def view(self, path: str, options: RuntimeOptions) -> RuntimeView:
+        version, keys = self._version(), self.kind.keys
+        cdi = has_cdi(self.kind, version, options)
+        effective = self._read(self._host.read(path), path, version)
+        return RuntimeView(
+            version,
+            path,
+            prefix=keys.prefix,
+            effective=effective,
+            settings=tuple(keys.settings(effective, options, cdi)) if options.mode else (),
+            warnings=self.about_program(effective, options),
+        )
 
     def _read(self, text: t.Optional[str], path: str, version: Version) -> t.Mapping[str, t.Any]:
         return docker(self.parse(text or "", path), version, self.commands().running)
@@ -51,13 +62,25 @@ class Docker(Runtime):
         # It is the daemon that ends them: what it does is what it was started or reloaded with.
         if properties(self._host, self.unit, "ActiveState").get("ActiveState") != "active":
             return ()
-        info = self._ask("/info", path)
-        return engine.docker_names(info, self._ask("/containers/json", path))
+        info, containers = self._ask("/info", path), self._ask("/containers/json", path)
+        if not isinstance(info, dict) or not isinstance(containers, list):
+            return ("containers that are not known, as docker does not answer",)
+        if info.get("LiveRestoreEnabled") is True:
+            return ()
+        names = (
+            container.get("Names") or [container.get("Id", "?")[: engine.SHORT]]
+            for container in containers
+        )
+        return tuple(str(name[0]).lstrip("/") for name in names)
 
     def _ask(self, target: str, path: str) -> t.Any:
         config = self.parse(self._host.read(path) or "", path)
-        hosts = with_flags(config, self.commands().running.settings(self.kind.start.flags))
-        return self._host.ask(engine.docker_socket(hosts), target)
+        flags = self.commands().running.settings(self.kind.start.flags)
+        hosts = with_flags(config, flags).get("hosts")
+        for host in hosts if isinstance(hosts, list) else ():
+            if isinstance(host, str) and host.startswith("unix://"):
+                return self._host.ask(host[len("unix://") :], target)
+        return self._host.ask(SOCKET, target)
 
     def running(self, path: str) -> t.Optional[t.Mapping[str, t.Any]]:
         return docker_info(self._ask("/info", path))
@@ -66,14 +89,10 @@ class Docker(Runtime):
         there, stays = (config.get("runtimes") or {} for config in (view.effective, after))
         gone, path = there.keys() - stays.keys(), self.path()
         listed = self._ask("/containers/json", path) or [] if gone else []
-        containers = [
-            self._ask(f"/containers/{container.get('Id')}/json", path) or {} for container in listed
-        ]
-        using = [
-            container
-            for container in containers
-            if lookup(container, ("HostConfig", "Runtime")) in gone
-        ]
+        targets = (f"/containers/{container.get('Id')}/json" for container in listed)
+        containers = [self._ask(target, path) or {} for target in targets]
+        key = ("HostConfig", "Runtime")
+        using = [container for container in containers if lookup(container, key) in gone]
         if using:
             names = sorted(str(container.get("Name", "?")).lstrip("/") for container in using)
             raise engine.would_lose(

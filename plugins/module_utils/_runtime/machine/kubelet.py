@@ -39,7 +39,7 @@ KEY = re.compile(r"(?m)^(?:\s*\")?containerRuntimeEndpoint\"?:\s*[\"']?([^\s\"',
 
 
 def endpoint(host: Host) -> str:
-    """Return where the kubelet reaches its runtime, empty where that is not known."""
+    """Return where the kubelet reaches its runtime, empty if that is not known."""
     command = start_commands.read(host, KUBELET.units[0], KUBELET).running
     path = command.value(KUBELET.start.file)
     match = KEY.search((host.read(path) or "") if path else "")
@@ -47,7 +47,7 @@ def endpoint(host: Host) -> str:
 
 
 def unknown_runtime(host: Host, runtimes: t.Iterable[Runtime]) -> t.Tuple[str, ...]:
-    """Warn of a kubelet that uses none of these runtimes."""
+    """Return the warning about a kubelet that uses none of these runtimes."""
     address = endpoint(host)
     if not address:
         return ()
@@ -67,7 +67,7 @@ def _plain(address: str) -> str:
 
 
 def printed_version(host: Host) -> str:
-    """Return what ``kubelet --version`` prints, empty where the kubelet is not a program of its own."""
+    """Return what ``kubelet --version`` prints, empty if the kubelet is not a program of its own."""
     if not host.which("kubelet"):
         return ""
     return host.run(["kubelet", "--version"], check=False).out
@@ -79,13 +79,10 @@ def refuse_strategies(host: Host, configs: t.Mapping[str, t.Any]) -> t.List[Inpu
     Programs are asked for their versions only if the answers of a configuration depend on them.
     """
     present = _present(host)
-    depending = {
-        variable: names
-        for variable, names in ((name, strategies(config)) for name, config in configs.items())
-        if allocate.depend_on(names, present)
-    }
+    chosen = {variable: strategies(config) for variable, config in configs.items()}
+    depending = [name for name in chosen if allocate.depend_on(chosen[name], present)]
     versions = _versions(host, present) if depending else {}
-    errors = (allocate.refusal(variable, names, versions) for variable, names in depending.items())
+    errors = (allocate.refusal(name, chosen[name], versions) for name in depending)
     return [error for error in errors if error]
 
 
@@ -101,9 +98,10 @@ def _present(host: Host) -> t.Set[str]:
 def _versions(host: Host, names: t.Iterable[str]) -> t.Dict[str, Version]:
     """Return the releases of those programs that the kubelet is or uses, as far as they say them."""
     used = {allocate.KUBELET, SOCKETS.get(_plain(endpoint(host)), "")}
-    printed = {
-        name: host.run([PROGRAMS[name], "--version"], check=False)
-        for name in sorted(used.intersection(names))
-    }
-    versions = {name: parse(f"{answer.out}\n{answer.err}") for name, answer in printed.items()}
-    return {name: version for name, version in versions.items() if version}
+    versions = {}
+    for name in sorted(used.intersection(names)):
+        answer = host.run([PROGRAMS[name], "--version"], check=False)
+        version = parse(f"{answer.out}\n{answer.err}")
+        if version:
+            versions[name] = version
+    return versions

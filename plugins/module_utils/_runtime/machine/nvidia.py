@@ -24,7 +24,7 @@ STEP = (
 
 
 def without(host: Host, *, leaving: bool = False) -> t.Tuple[str, ...]:
-    """Return the kubelet's runtimes by name where none goes through NVIDIA's; none where one does or that is not known.
+    """Return the kubelet's runtimes by name where none goes through NVIDIA's; none if one does or that is not known.
 
     ``leaving``: a handler that we have set up does not count, as this run takes it back.
     """

@@ -43,18 +43,18 @@ class RuntimeState(t.NamedTuple):
         Other settings may be what the runtime has by itself.
         """
         key = self.runtime.kind.keys.default
-        gone = [change for one in self.files for change in (*one.reverts, *one.removals)]
+        gone = [change for file in self.files for change in (*file.reverts, *file.removals)]
         names = {path for path, _value in gone}
         written = (file.written.entries for file in self.files if file.written)
         ours = {entry.path: entry.value for entries in written for entry in entries}
         path = (*self.view.prefix, *key)
         value = ours.get(path) if path in names else None
-        found = value is not None and lookup(self.view.effective, key) == value
-        return [(key, value)] if found and lookup(tried, key) != value else []
+        stays = value is not None and lookup(self.view.effective, key) == value
+        return [(key, value)] if stays and lookup(tried, key) != value else []
 
 
 class RuntimesState(t.NamedTuple):
-    """All runtimes that are wanted."""
+    """All runtimes that were chosen."""
 
     states: t.Tuple[RuntimeState, ...]
     warnings: t.Tuple[str, ...]

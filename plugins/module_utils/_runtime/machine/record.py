@@ -20,6 +20,7 @@ RECORD = "/var/lib/gpu-node/container_runtime.json"
 MARK = "/run/gpu-node/container_runtime.json"  # after a boot, every runtime has read its files
 # Files as the running programs have read them, by unit, until these have taken over what was written since.
 BEFORE = "/run/gpu-node/container_runtime.before.json"
+# Configurations of runtimes may hold passwords of registries.
 FILE_MODES = {RECORD: 0o600, MARK: 0o644, BEFORE: 0o600}
 
 NOTHING = ("", "{}")  # what is left of a file
@@ -38,14 +39,15 @@ class Written(t.NamedTuple):
     made_folder: bool = False
 
     def data(self) -> t.Dict[str, t.Any]:
-        """Return the file as the record has it."""
-        return {
-            name: value for name, value in self._asdict().items() if name != "made_folder" or value
-        }
+        """Return the file as JSON data for the record."""
+        data = self._asdict()
+        if not self.made_folder:
+            del data["made_folder"]
+        return data
 
 
 def _written(data: t.Mapping[str, t.Any]) -> Written:
-    """Return a file as the record has it."""
+    """Return the file of a record's JSON data."""
     return Written(**{**data, "entries": tuple(map(edits.Entry.of, data["entries"]))})
 
 
@@ -56,20 +58,19 @@ class Records:
         self._host = host
 
     def all(self) -> t.Dict[str, Written]:
-        """Return all of them."""
+        """Return all files that we wrote."""
         with readable(RECORD, "remove the file; what earlier runs wrote then counts as your own"):
             data = json.loads(self._host.read(RECORD) or "{}")
             return {path: _written(entry) for path, entry in data.items()}
 
     def put(self, path: str, written: t.Optional[Written]) -> None:
-        """Remember a file, or with None forget it."""
+        """Remember a file, or forget it if None."""
         known = {**self.all(), path: written}
-        # Configurations of runtimes may hold passwords of registries.
-        self._store(RECORD, {name: file.data() for name, file in known.items() if file}, 0o600)
+        self._store(RECORD, {name: file.data() for name, file in known.items() if file})
 
-    def _store(self, path: str, data: t.Mapping[str, t.Any], mode: int) -> None:
+    def _store(self, path: str, data: t.Mapping[str, t.Any]) -> None:
         if data:
-            self._host.write(path, json.dumps(data) + "\n", mode=mode)
+            self._host.write(path, json.dumps(data) + "\n", mode=FILE_MODES[path])
         else:
             self._host.remove(path)
 
@@ -80,18 +81,17 @@ class Records:
     def restore(self, saved: t.Mapping[str, t.Optional[str]]) -> None:
         """Remember what was remembered, and nothing else."""
         for path, text in saved.items():
-            mode = FILE_MODES[path]
             if text is None:
                 self._host.remove(path)
             else:
-                self._host.write(path, text, mode=mode)
+                self._host.write(path, text, mode=FILE_MODES[path])
 
     def keep_before(self, unit: str, path: str, text: t.Optional[str]) -> None:
         """Save a file's text before an edit that its unit has to take over, unless an earlier edit waits too."""
         saved, written = self._before(), self.all().get(path)
         entry = {"text": text, "written": written and written.data()}
         saved.setdefault(unit, {}).setdefault(path, entry)
-        self._store(BEFORE, saved, 0o600)
+        self._store(BEFORE, saved)
 
     def before(self, unit: str) -> t.Dict[str, t.Optional[str]]:
         """Return the texts of files that a unit's program has read, where they were edited since."""
@@ -103,7 +103,7 @@ class Records:
         files = saved.pop(unit, {})
         if not files:
             return
-        self._store(BEFORE, saved, 0o600)
+        self._store(BEFORE, saved)
         for path, entry in files.items() if restore else ():
             self.put(path, _written(entry["written"]) if entry["written"] else None)
         if restore:
@@ -120,13 +120,13 @@ class Records:
 
     def mark(self, unit: str, *, live: bool = False) -> None:
         """Remember that a unit has to start again, or if ``live`` to reload its files."""
-        self._store(MARK, {**self._marks(), _key(unit, live): time.time()}, 0o644)
+        self._store(MARK, {**self._marks(), _key(unit, live): time.time()})
 
     def unmark(self, unit: str) -> None:
-        """Forget that: the edit came to nothing."""
+        """Forget that a unit has to start again, since the edit changed nothing."""
         ours = (_key(unit, False), _key(unit, True))
         marks = {key: since for key, since in self._marks().items() if key not in ours}
-        self._store(MARK, marks, 0o644)
+        self._store(MARK, marks)
 
     def stale(self, unit: str, *, live: bool = False) -> bool:
         """Return whether a unit has run, or with ``live`` was not reloaded either, since before an edit of ours."""
@@ -140,23 +140,22 @@ class Records:
         """Remember that a file is as we wrote it, so that its time says nothing: marks do."""
         status = self._host.status(path)
         if status is not None:
-            self._store(MARK, {**self._marks(), path: status.ctime}, 0o644)
+            self._store(MARK, {**self._marks(), path: status.ctime})
 
     def changed(self, runtime: Runtime, paths: t.Iterable[str]) -> t.Tuple[str, ...]:
         """Return the files that somebody has changed since their runtime was started, or reloaded if it can be."""
-        ours, now = self._marks(), time.time()
+        ours, clock = self._marks(), time.time()
         statuses = {path: self._host.status(path) for path in paths}
         times = {path: status.ctime for path, status in statuses.items() if status is not None}
         # systemd is asked only where something is newer than the last boot.
-        booted = now - time.monotonic()
-        new = {
-            path: at for path, at in times.items() if booted < at <= now and at != ours.get(path)
-        }
+        booted = clock - time.monotonic()
+        late = {path: at for path, at in times.items() if booted < at <= clock}
+        new = {path: at for path, at in late.items() if at != ours.get(path)}
         started = self._started(runtime.unit, live=bool(runtime.kind.keys.live)) if new else None
         return tuple(path for path, at in new.items() if started is not None and at > started)
 
     def _started(self, unit: str, *, live: bool, failed: bool = False) -> t.Optional[float]:
-        """Return when a unit was started, or with ``live`` last reloaded, None where it does not run.
+        """Return when a unit was started, or with ``live`` last reloaded, None if it does not run.
 
         With ``failed``, a unit that has failed counts from then on.
         """
@@ -176,7 +175,7 @@ def _key(unit: str, live: bool) -> str:
 
 
 class File(t.NamedTuple):
-    """A file of a runtime: its text, None where there is none, what is known of it, and the edit."""
+    """A file of a runtime: its text, None if there is none, what is known of it, and the edit."""
 
     path: str
     text: t.Optional[str]
@@ -208,7 +207,7 @@ class File(t.NamedTuple):
     def planned(
         self, runtime: Runtime, changes: t.Sequence[edits.Change], keep: t.Container[edits.Path]
     ) -> t.Optional[File]:
-        """Return the file with its edit, None where it needs none: changes, and what of ours is not to be kept."""
+        """Return the file with its edit, None if it needs none: changes, and what of ours is not to be kept."""
         entries = self.written.entries if self.written else ()
         idle = [entry for entry in entries if entry.path not in keep]
         reverts, removals = edits.revert(runtime.parse(self.text or "", self.path), idle)
@@ -220,7 +219,7 @@ class File(t.NamedTuple):
         return changed._replace(removals=tuple(removals), restored=restored)
 
     def edited(self, runtime: Runtime) -> t.Optional[str]:
-        """Return the text after the edit, None where no file is left."""
+        """Return the text after the edit, None if no file is left."""
         if self.restored and self.written:
             return self.written.base
         changes = [*self.reverts, *self.changes]
@@ -231,7 +230,7 @@ class File(t.NamedTuple):
         return text if self.changes else self._without_us(runtime, text)
 
     def _without_us(self, runtime: Runtime, text: str) -> t.Optional[str]:
-        """Return a text without what we began a file with that had no keys, None where we made the file."""
+        """Return a text without what we began a file with that had no keys, None if we made the file."""
         if self.written is None or runtime.parse(self.written.base or "", self.path):
             return text
         if runtime.parse(text, self.path) not in ({}, runtime.parse(self.fresh, self.path)):
@@ -240,14 +239,14 @@ class File(t.NamedTuple):
         return None if self.written.base is None and without.strip() in NOTHING else without
 
     def record(self, runtime: Runtime, text: str, *, makes_folder: bool = False) -> Written:
-        """Return what to remember of the file once it has this text: how it would be without us."""
+        """Return what to remember of the file once it has this text."""
         old, base = self.written, self.text
         config = runtime.parse(self.text or "", self.path)
         entries = old.entries if old else ()
         if old is not None and self.text is not None:
             reverted = runtime.edit(self.text, *edits.revert(config, entries))
             base = old.base if self.text == old.text else self._without_us(runtime, reverted)
-        gone = {path for path, _rest in (*self.removals, *self.reverts)}
+        gone = {path for path, _detail in (*self.removals, *self.reverts)}
         remaining = [entry for entry in entries if entry.path not in gone]
         noted = edits.note(config, self.changes, entries, remaining)
         made = makes_folder or bool(old and old.made_folder)

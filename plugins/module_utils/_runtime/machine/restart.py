@@ -29,7 +29,7 @@ def activate(
     verb: str,
     put: Put,
 ) -> None:
-    """Have a unit restart or reload, and see that its program has what it must have.
+    """Have a unit restart or reload, and check that its program has what it must have.
 
     ``put`` writes a file, or removes it where its text is None.
 
@@ -63,8 +63,8 @@ def _check(host: Host, runtime: Runtime, view: RuntimeView, path: str) -> None:
             return
         if pause is not None:
             time.sleep(pause)
-    what = f"{runtime.unit} runs without {describe(lacking)}, which {view.file} has"
-    raise units.failure(host, runtime.unit, what)
+    message = f"{runtime.unit} runs without {describe(lacking)}, which {view.file} has"
+    raise units.failure(host, runtime.unit, message)
 
 
 def _put_back(

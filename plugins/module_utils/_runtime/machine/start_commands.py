@@ -43,7 +43,7 @@ class StartCommands(t.NamedTuple):
     files: t.Tuple[str, ...] = ()  # the one that counts most first
 
     def both(self) -> t.Tuple[StartCommand, ...]:
-        """Return the two, once where they are the same."""
+        """Return the two commands, once if they are equal."""
         return tuple([self.running, self.next_start][: 1 + (self.running != self.next_start)])
 
     def origin(self, host: Host, flag: Flag, unit: str) -> str:
@@ -55,7 +55,9 @@ def read(host: Host, unit: str, kind: RuntimeKind) -> StartCommands:
     """Ask systemd and the kernel how a runtime is started by its unit."""
     properties = _properties(host, unit)
     paths = [path.split(FILE_MODE)[0] for path in properties["EnvironmentFiles"]]
-    environment = _variables(properties["Environment"])
+    variables = (text for value in properties["Environment"] for text in split(value))
+    pairs = (variable.partition("=") for variable in variables)
+    environment = {name: value for name, _equal, value in pairs}
     for path in paths:
         environment.update(environment_file(_text(host, path)))
     running = _running(host, properties, kind)
@@ -70,7 +72,7 @@ def read(host: Host, unit: str, kind: RuntimeKind) -> StartCommands:
 
 
 def _text(host: Host, path: str) -> str:
-    """Return what is in a file, nothing where it can't be read: a process may have ended."""
+    """Return what is in a file, nothing if it can't be read: a process may have ended."""
     try:
         return host.read(path) or ""
     except NodeError:
@@ -84,19 +86,14 @@ def _counting(environment: t.Mapping[str, str], kind: RuntimeKind) -> t.Dict[str
 
 def _properties(host: Host, unit: str) -> t.Dict[str, t.List[str]]:
     """Return properties of a unit by name, each with a value for each time that systemd names it."""
-    found: t.Dict[str, t.List[str]] = {name: [] for name in PROPERTIES}
+    values_by_name: t.Dict[str, t.List[str]] = {name: [] for name in PROPERTIES}
     if unit:
         argv = ["systemctl", "show", unit, f"--property={','.join(PROPERTIES)}"]
         for line in host.run(argv, check=False).out.splitlines():
             name, _equal, value = line.partition("=")
-            if name in found and value:
-                found[name].append(value)
-    return found
-
-
-def _variables(values: t.Iterable[str]) -> t.Dict[str, str]:
-    pairs = (word.partition("=") for value in values for word in split(value))
-    return {name: value for name, _equal, value in pairs}
+            if name in values_by_name and value:
+                values_by_name[name].append(value)
+    return values_by_name
 
 
 def _running(

@@ -23,7 +23,11 @@ STRANGE = (*json_data.MISREAD, RecursionError)
 
 
 def parse(text: str, path: str) -> t.Dict[str, t.Any]:
-    """Return a file's content; a damaged one is a NodeError with line and column."""
+    """Return a file's content.
+
+    Raises:
+        NodeError: if it is damaged, with line and column.
+    """
     try:
         return _loads(text)
     except STRANGE as error:
@@ -44,7 +48,7 @@ def _loads(text: str) -> t.Dict[str, t.Any]:
         loads = toml_data.loads
     data: t.Dict[str, t.Any] = loads(text)
     for level in json_data.levels(data):
-        if any(isinstance(one, int) and one.bit_length() > 64 for one in level):
+        if any(isinstance(item, int) and item.bit_length() > 64 for item in level):
             raise ValueError("a number has more than 64 bits")
     return data
 

@@ -46,7 +46,7 @@ class DcgmCapability(Software[DcgmState, Record]):
             "enable": self._enable,
             "start": self._start,
             "manage": self._manage,
-            "disable": lambda params: self._systemctl("disable", "--now", params["unit"]),
+            "disable": lambda params: systemctl(self._host, "disable", "--now", params["unit"]),
             "program": self._program,
             "file": self._file,
             "remove_exporter": lambda _params: self._remove_exporter(),
@@ -61,16 +61,19 @@ class DcgmCapability(Software[DcgmState, Record]):
         present = desired.state == "present"
         if not (present or record):
             return DcgmState(self._family, {}, {}, record)
+        driver, program = loaded_driver(host), host.read_bytes(PROGRAM)
+        # Of the driver that is loaded, else of its library.
+        version = driver.version if driver else next(iter(library_versions(host)[-1:]), "")
         units = (DCGM_UNIT, UNIT, VENDOR_UNIT)
         keys = ("ActiveState", "UnitFileState", "MainPID")
         return self._observed(
             DcgmState,
             sorted({*EVERY, *desired.exporters_package}),
             present=present,
-            driver=_driver(host),
+            driver=version,
             services={unit: properties(host, unit, *keys) for unit in units},
             files=existing(host, (COUNTERS, UNIT_FILE)),
-            digest=_digest(host.read_bytes(PROGRAM)),
+            digest="" if program is None else hashlib.sha256(program).hexdigest(),
             running=self._running(),
         )
 
@@ -79,31 +82,28 @@ class DcgmCapability(Software[DcgmState, Record]):
         return self._possible(plan_dcgm(state, self._desired, check_mode=self._check_mode))
 
     def own(self, _state: DcgmState) -> OwnFiles:
-        """Return what is root's alone."""
+        """Return the files that only root may write."""
         modes = {RECORD: 0o644, COUNTERS: 0o644, UNIT_FILE: 0o644, PROGRAM: 0o755}
         there = modes if self._desired.state == "present" else {}
         return OwnFiles(self._host, there, record=RECORD, proof=(UNIT_FILE,))
 
     # --- apply ---
 
-    def _systemctl(self, *args: str) -> None:
-        systemctl(self._host, *args)
-
     def _manage(self, params: Params) -> None:
         self._added.remember(managed=self._added.record.managed | {params["unit"]})
 
     def _enable(self, params: Params) -> None:
         self._added.remember(enabled=self._added.record.enabled | {params["unit"]})
-        self._systemctl("enable", params["unit"])
+        systemctl(self._host, "enable", params["unit"])
         self._start(params)
 
     def _start(self, params: Params) -> None:
         self._manage(params)
-        self._systemctl("restart", params["unit"])
+        systemctl(self._host, "restart", params["unit"])
         self._await(params["unit"])
 
     def _running(self) -> str:
-        """Return the settings that the exporter's process was started with, empty where there is none."""
+        """Return the settings that the exporter's process was started with, empty if there is none."""
         return environment(self._host, properties(self._host, UNIT, "MainPID")).get(SETTINGS, "")
 
     def _await(self, unit: str) -> None:
@@ -131,17 +131,17 @@ class DcgmCapability(Software[DcgmState, Record]):
         self._added.remember(exporter=True)
         self._host.write(params["path"], params["text"], mode=0o644)
         if params["path"] == UNIT_FILE:
-            self._systemctl("daemon-reload")
+            systemctl(self._host, "daemon-reload")
 
     def _remove_exporter(self) -> None:
         if self._host.exists(UNIT_FILE):
-            self._systemctl("disable", "--now", UNIT)
+            systemctl(self._host, "disable", "--now", UNIT)
         for path in (UNIT_FILE, COUNTERS, PROGRAM):
             self._host.remove(path)
         folder = PROGRAM.rsplit("/", 1)[0]
         if self._host.exists(folder) and not self._host.listdir(folder):
             self._host.remove(folder)
-        self._systemctl("daemon-reload")
+        systemctl(self._host, "daemon-reload")
         record = self._added.record
         left = {"managed": record.managed - {UNIT}, "enabled": record.enabled - {UNIT}}
         self._added.remember(exporter=False, **left)
@@ -150,7 +150,7 @@ class DcgmCapability(Software[DcgmState, Record]):
         if self._added.record.exporter:
             self._remove_exporter()
         if DCGM_UNIT in self._added.record.enabled:
-            self._systemctl("disable", "--now", DCGM_UNIT)
+            systemctl(self._host, "disable", "--now", DCGM_UNIT)
         self._take_back(params["packages"])
         self._added.forget()
 
@@ -159,23 +159,11 @@ class DcgmCapability(Software[DcgmState, Record]):
     def result(self, state: DcgmState, plan: Plan) -> t.Dict[str, t.Any]:
         """Report versions, and where the exporter serves."""
         description = describe(state)
-        cores = (
-            package for name, package in description["packages"].items() if name.endswith("-core")
-        )
-        core = next(cores, None)
+        packages = description["packages"]
+        core = next((packages[name] for name in packages if name.endswith("-core")), None)
         return {
             "dcgm_version": upstream(core) if core else None,
-            "packages": description["packages"],
+            "packages": packages,
             "service": description["service"],
             "exporter_address": description["exporter"],
         }
-
-
-def _driver(host: Host) -> str:
-    """Return the version of the driver that is loaded, else of its library."""
-    loaded = loaded_driver(host)
-    return loaded.version if loaded else next(iter(library_versions(host)[-1:]), "")
-
-
-def _digest(data: t.Optional[bytes]) -> str:
-    return "" if data is None else hashlib.sha256(data).hexdigest()

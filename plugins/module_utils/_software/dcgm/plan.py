@@ -1,7 +1,7 @@
 # Copyright (c) 2026, the gpu.node authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""The steps to DCGM as it is wanted: its packages, its service, its exporter; and the way back."""
+"""The steps to the desired DCGM: its packages, its service, its exporter; and the way back."""
 
 from __future__ import annotations
 
@@ -19,7 +19,11 @@ EVERY = (*ALL_DCGM, f"{DCGM}-cuda-all")
 
 
 def plan(observed: DcgmState, desired: DesiredDcgm, *, check_mode: bool) -> Plan:
-    """Return the plan; NodeError where the node cannot be brought there."""
+    """Return the plan.
+
+    Raises:
+        NodeError: if the node can't be brought there.
+    """
     names = (*desired.packages(observed.driver), *desired.exporters_package)
     planner = _Planner(observed, desired, names, check_mode=check_mode)
     if desired.state == "absent":
@@ -53,17 +57,17 @@ class _Planner(Planner[DcgmState, DesiredDcgm]):
         if version and exporter and exporter.package:
             named = exporter.package
             versions[named] = self._choose((named,), exporter.version, "exporter.version")
-        targets = {
-            name: chosen_version for name, chosen_version in versions.items() if chosen_version
-        }
+        targets = {name: chosen for name, chosen in versions.items() if chosen}
         return targets if len(targets) == len(versions) else None
 
     def _choose(self, names: t.Sequence[str], desired: str, option: str) -> t.Optional[str]:
-        """Return the version for all of some packages: what is there, else the newest. InputError: not the wanted."""
+        """Return the version for all of some packages: what is installed, else the newest.
+
+        Raises:
+            InputError: if the sources have versions, and the desired one is none of them.
+        """
         versions = common(names, self.observed.versions)
-        have = [
-            installed for installed in map(self.observed.installed, names) if installed in versions
-        ]
+        have = [version for version in map(self.observed.installed, names) if version in versions]
         for version in (*have, *versions):
             if version and desired in ("", version, upstream(version)):
                 return version
@@ -163,7 +167,7 @@ def _exporter(observed: DcgmState, desired: DesiredDcgm) -> t.List[Step]:
 
 
 def _running(observed: DcgmState, unit: str, changed: str) -> t.List[Step]:
-    """Return the step that has a service run; ``changed`` says why it must start again, if it must."""
+    """Return the step that starts a service; ``changed`` says why it must start again, if it must."""
     params = {"unit": unit}
     if not observed.enabled(unit):
         return [Step("enable", f"enable and start {unit}", params)]

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, the gpu.node authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""What is wanted of DCGM and its exporter, what the node has of them, and what earlier runs added."""
+"""What is desired of DCGM and its exporter, what the node has of them, and what earlier runs added."""
 
 from __future__ import annotations
 
@@ -65,17 +65,21 @@ class DesiredDcgm:
 
     @property
     def exporters_package(self) -> t.Tuple[str, ...]:
-        """Return the package of the exporter, none where it comes as a program or not at all."""
+        """Return the package of the exporter, none if it comes as a program or not at all."""
         return (self.exporter.package,) if self.exporter and self.exporter.package else ()
 
     def packages(self, driver: str) -> t.Tuple[str, ...]:
-        """Return the packages of DCGM for a version of the driver, empty where it is not known."""
+        """Return the packages of DCGM for a version of the driver, empty if it is not known."""
         major = {"auto": cuda(driver), "none": ""}.get(self.cuda, self.cuda)
         return dcgm(major, proprietary=self.proprietary)
 
 
 def parse(params: t.Mapping[str, t.Any]) -> DesiredDcgm:
-    """Return what the options say; InputError names the one that cannot be meant."""
+    """Return the options as values.
+
+    Raises:
+        InputError: if one is not valid; it names the option.
+    """
     version = params["version"]
     if version and not VERSION.fullmatch(version):
         raise InputError.of("version", version, "a version of DCGM, such as 4.5.2")
@@ -93,12 +97,6 @@ def _exporter(values: t.Mapping[str, t.Any]) -> Exporter:
     for key, pattern, expected in needs:
         if not pattern.fullmatch(texts[key]):
             raise InputError.of(f"exporter.{key}", texts[key], expected)
-    _check_serving(values)
-    resources = tuple(values["resources"])
-    return Exporter(**{**values, **texts, "resources": resources})
-
-
-def _check_serving(values: t.Mapping[str, t.Any]) -> None:
     address, port = values["address"], values["address"].rpartition(":")[2]
     if not ADDRESS.fullmatch(address) or not 0 < int(port) < 65536:
         raise InputError.of("exporter.address", address, "HOST:PORT, such as 127.0.0.1:9400")
@@ -111,6 +109,7 @@ def _check_serving(values: t.Mapping[str, t.Any]) -> None:
         if not RESOURCE.fullmatch(resource):
             expected = "a resource, such as nvidia.com/gpu.shared"
             raise InputError.of("exporter.resources", resource, expected)
+    return Exporter(**{**values, **texts, "resources": tuple(values["resources"])})
 
 
 @dataclasses.dataclass(frozen=True)
@@ -131,7 +130,7 @@ class DcgmState(plan.SoftwareState[Record]):
     """What the node has.
 
     ``driver`` is the driver's version, empty without one. ``services`` have systemd's properties by unit, ``files``
-    the texts of the exporter's files by path. ``digest`` is the SHA-256 of the program, empty where it is not there,
+    the texts of the exporter's files by path. ``digest`` is the SHA-256 of the program, empty if it is not there,
     ``running`` the settings that the exporter's process was started with.
     """
 

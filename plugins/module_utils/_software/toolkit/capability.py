@@ -61,7 +61,7 @@ class ToolkitCapability(Software[ToolkitState, Record]):
     def _repository(
         self, values: t.Optional[t.Mapping[str, t.Any]], state: str
     ) -> t.Optional[Repository]:
-        """Return what is said of the repository, which says nothing of a toolkit that is to go."""
+        """Return the desired repository, None if the toolkit is to go."""
         if values is None or state == "absent" or not self._family:
             return None
         repository = named(self._host, values, TOOLKIT_PRESETS, self._family)
@@ -91,39 +91,40 @@ class ToolkitCapability(Software[ToolkitState, Record]):
         )
 
     def _users(self) -> t.Tuple[str, ...]:
-        """Name the configurations of ours that would stop containers from starting without it."""
+        """Return the configurations of ours that would stop containers from starting without it, for people."""
         host = self._host
         messages = [
-            f"{handler.runtime} starts containers through {RUNTIME}, says {path}"
-            for path, handler in Records(host).all().items()
+            f"{file.runtime} starts containers through {RUNTIME}, says {path}"
+            for path, file in Records(host).all().items()
             if RUNTIME in (host.read(path) or "")
         ]
         text = host.read(boot.CONFIG)
         if text is not None and boot.load(text, boot.CONFIG).generator == NVIDIA_CTK:
             messages.append(f"{NVIDIA_CTK} writes the CDI specification, says {boot.CONFIG}")
         if text is None:  # nothing would write the specification again
-            paths = [
-                f"{handler}/{name}" for handler in SPEC_FOLDERS for name in host.listdir(handler)
-            ]
+            paths = [f"{folder}/{name}" for folder in SPEC_FOLDERS for name in host.listdir(folder)]
+            specs = {path: host.read(path) or "" for path in paths}
             messages += [
                 f"{path} names {HOOK}"
-                for path in paths
-                if not _is_vendors(host.read(path)) and HOOK in (host.read(path) or "")
+                for path, spec in specs.items()
+                if HOOK in spec and not _is_vendors(spec)
             ]
         return tuple(messages)
 
     def plan(self, state: ToolkitState) -> Plan:
-        """Plan with pure functions; NodeError also where packages could not be installed, or held afterwards."""
-        result = self._possible(self._previewed(self._planned(state)))
+        """Plan with pure functions.
+
+        Raises:
+            NodeError: if packages could not be installed, or held afterwards.
+        """
+        result = self._possible(self._previewed(state))
         if any(step.action == "hold" for step in result.steps):
             self._manager.check_hold()
         return result
 
-    def _planned(self, state: ToolkitState) -> Plan:
-        return toolkit.plan(state, self._desired, check_mode=self._check_mode)
-
-    def _previewed(self, planned: Plan) -> Plan:
+    def _previewed(self, state: ToolkitState) -> Plan:
         """Return the plan with what comes once its repository is known, which check mode tries aside."""
+        planned = toolkit.plan(state, self._desired, check_mode=self._check_mode)
         named = [step for step in planned.steps if step.action == "repository"]
         if not self._check_mode or not named or self._refreshed:
             return planned
@@ -131,10 +132,11 @@ class ToolkitCapability(Software[ToolkitState, Record]):
         files, _trust = repository_files(step.params)
         self._note = self._manager.preview_sources(files, step.params["stale"])
         self._refreshed = True
-        return followed(planned, self._planned(self.observe()))
+        state = self.observe()
+        return followed(planned, toolkit.plan(state, self._desired, check_mode=True))
 
     def own(self, _state: ToolkitState) -> OwnFiles:
-        """Return what is root's alone."""
+        """Return the files that only root may write."""
         paths = (RECORD, DROP_IN, *PLACE.paths) if self._desired.state == "present" else ()
         modes = dict.fromkeys(paths, 0o644)
         return OwnFiles(self._host, modes, record=RECORD, proof=(DROP_IN,))

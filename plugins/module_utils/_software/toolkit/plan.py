@@ -43,7 +43,7 @@ ConditionPathExists=!/
 
 @dataclasses.dataclass(frozen=True)
 class DesiredToolkit:
-    """What the user wants; without ``version`` any safe one is good."""
+    """The desired toolkit; without ``version`` any safe one is good."""
 
     state: str
     version: str
@@ -76,7 +76,11 @@ class ToolkitState(software.SoftwareState[Record]):
 
 
 def plan(observed: ToolkitState, desired: DesiredToolkit, *, check_mode: bool) -> Plan:
-    """Return the plan; NodeError where the node cannot be brought there."""
+    """Return the plan.
+
+    Raises:
+        NodeError: if the node can't be brought there.
+    """
     planner = _Planner(observed, desired, PARTS[desired.parts], check_mode=check_mode)
     if desired.state == "absent":
         return planner.absent(observed.repository.files, observed.users)

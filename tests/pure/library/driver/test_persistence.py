@@ -17,13 +17,13 @@ from ansible_collections.gpu.node.plugins.module_utils._base.knowledge import (
 )
 from ansible_collections.gpu.node.plugins.module_utils._base.services import settings
 from ansible_collections.gpu.node.plugins.module_utils._driver.capability import RECORD
+from ansible_collections.gpu.node.plugins.module_utils._driver.family import load_family
 from ansible_collections.gpu.node.plugins.module_utils._driver.kernel.persistence import (
     ACTION,
     DROP_IN,
     TEXT,
     Persistence,
 )
-from ansible_collections.gpu.node.plugins.module_utils._driver.known_families import FAMILIES
 from ansible_collections.gpu.node.plugins.module_utils._driver.machine.persistence import (
     QUERY,
     PersistenceModes,
@@ -108,7 +108,7 @@ def test_a_drop_in_of_ours_goes_where_rules_decide() -> None:
 
 def modes(host: FakeHost, gpus: Any = None) -> PersistenceModes:
     added = Additions(host, RECORD, Record)
-    return PersistenceModes(Node(host, FAMILIES["debian"](), None, added), gpus)  # type: ignore[arg-type]
+    return PersistenceModes(Node(host, load_family("debian"), None, added), gpus)  # type: ignore[arg-type]
 
 
 def asked(first: str = "Enabled", second: str = "Disabled", started: str = STARTED) -> FakeHost:

@@ -16,7 +16,7 @@ from ansible_collections.gpu.node.plugins.module_utils._base.packages.presets im
     System,
     cuda_folder,
 )
-from ansible_collections.gpu.node.plugins.module_utils._driver.known_families import FAMILIES
+from ansible_collections.gpu.node.plugins.module_utils._driver.family import load_family
 from ansible_collections.gpu.node.plugins.module_utils._node.machine import recorded
 
 EACH = [
@@ -46,4 +46,5 @@ def test_each_release_has_a_folder_in_nvidias_repository(
 
 
 def test_each_family_has_its_driver_and_its_package_manager() -> None:
-    assert {one.family for one in SUPPORTED} == {*FAMILIES} == {*recorded.FAMILIES}
+    assert {one.family for one in SUPPORTED} == {*recorded.FAMILIES}
+    assert all(load_family(one.family).traits.name == one.family for one in SUPPORTED)

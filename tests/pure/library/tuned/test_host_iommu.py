@@ -317,7 +317,8 @@ def test_what_is_remembered_is_read_again(added: list[str], replaced: list[str],
 
 @given(st.text())
 def test_texts_of_loaders_are_read_or_tell_of_nothing(text: str) -> None:
-    for found in (command_line.grub(text), command_line.grubby(text)):
+    patterns = (command_line.GRUB, command_line.GRUBBY)
+    for found in (command_line.parse(text, pattern) for pattern in patterns):
         assert found is None or isinstance(found, tuple)
     command_line.entries([text], text)
 

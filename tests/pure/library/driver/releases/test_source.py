@@ -25,7 +25,7 @@ from ansible_collections.gpu.node.plugins.module_utils._driver.desired import (
     named_source,
 )
 from ansible_collections.gpu.node.plugins.module_utils._driver.facts import DriverState
-from ansible_collections.gpu.node.plugins.module_utils._driver.known_families import FAMILIES
+from ansible_collections.gpu.node.plugins.module_utils._driver.family import load_family
 from ansible_collections.gpu.node.plugins.module_utils._driver.packages.names import PLACE
 from ansible_collections.gpu.node.plugins.module_utils._driver.record import Record
 from ansible_collections.gpu.node.plugins.module_utils._driver.releases.table import parse
@@ -83,7 +83,7 @@ def nodes(draw: st.DrawFn, there: st.SearchStrategy[dict[str, Any]]) -> DriverSt
     known = distributions.supported(distribution, codename)
     assert known
     system = {"distribution": distribution, "codename": codename, "today": draw(DAYS)}
-    return node(**system, traits=FAMILIES[known.family]().traits, **draw(there))
+    return node(**system, traits=load_family(known.family).traits, **draw(there))
 
 
 OURS = st.builds(
