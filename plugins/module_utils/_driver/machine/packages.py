@@ -48,7 +48,10 @@ from .kernel import building, knows_nvidias_key, module_files
 from .sources import Node, Params, Part
 
 # How package managers say that a mirror has no longer what the lists name.
-GONE = (" 404 ", "not found on medium", "All mirrors were tried")
+GONE = (
+    *(" 404 ", "not found on medium", "All mirrors were tried"),
+    "from local repository have incorrect checksum",  # dnf 4, where the file is gone
+)
 ALONG = "its modules are built for a newer kernel than those that are there"
 
 
