@@ -247,7 +247,7 @@ class Daemon(Process):
                 for devices in advertised.resources.values()
                 for (uuid, index), reason in devices.reasons.items()
             ],
-            "settings": [asdict(setting) for setting in gpus.settings],
+            "settings": [setting.describe() for setting in gpus.settings],
             "slow": sorted(inventory.slow),
             "unreadable": [str(problem) for problem in inventory.strangers],
             "gpu_uuids": [view.gpu.uuid for view in inventory.gpus],

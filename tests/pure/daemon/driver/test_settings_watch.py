@@ -76,7 +76,8 @@ def test_what_is_declared_is_told_and_whether_it_has_drifted(scene: Scene) -> No
     scene.declare({"match": {"index": 1}, "power_limit": 560, "persistence": True})
     assert scene.look() == [("1", "persistence", False), ("1", "power_limit", True)]
     last = scene.watch.compared[1]
-    assert (last.uuid, last.now, last.declared) == (scene.gpus[1].uuid, "700 W", "560 W")
+    assert (last.uuid, last.present, last.declared) == (scene.gpus[1].uuid, "700 W", "560 W")
+    assert last.describe()["now"] == "700 W"
 
 
 def test_nothing_is_asked_where_nothing_is_declared(scene: Scene) -> None:

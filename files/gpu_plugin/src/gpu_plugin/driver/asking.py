@@ -15,7 +15,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any, Final, TypeVar
@@ -285,9 +285,14 @@ class Setting:
     uuid: str
     index: str
     setting: str
-    now: str
+    present: str
     declared: str
     drifted: bool
+
+    def describe(self) -> dict[str, Any]:
+        """Return it as the status has it."""
+        values = asdict(self)
+        return {**values, "now": values.pop("present")}
 
 
 class SettingsWatch:
