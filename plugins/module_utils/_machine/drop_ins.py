@@ -54,19 +54,30 @@ OFF = ("", "no", "false", "off", "0", "auto", "root")
 
 
 def warnings(host: Host, units: t.Iterable[str]) -> t.Tuple[str, ...]:
-    """Return what to say of drop-ins that set again what our units set, and of units in the place of ours."""
-    overruled: t.Dict[str, t.Tuple[t.List[str], t.List[str]]] = {}
+    """Return warnings about drop-ins that override settings of our units, and about units that replace ours."""
+    # The settings, and the units that they are of, by the drop-in; both in order, each once.
+    overruled: t.Dict[str, t.Tuple[t.Dict[str, None], t.Dict[str, None]]] = {}
     messages = []
     for path in units:
         unit, ours = posixpath.basename(path), host.read(path) or ""
-        paths = (f"{folder}/{unit}" for folder in CONTROL)
-        messages += [_instead(path, unit) for path in paths if host.exists(path)]
+        messages += [
+            f"systemd reads {folder}/{unit} in the place of {UNITS}/{unit}. Next step: remove it, then run systemctl "
+            f"daemon-reload and systemctl restart {unit}"
+            for folder in CONTROL
+            if host.exists(f"{folder}/{unit}")
+        ]
         for drop_in in drop_ins(host, unit):
             for name in replaced(ours, host.read(drop_in) or ""):
-                names, of = overruled.setdefault(drop_in, ([], []))
-                names += [] if name in names else [name]
-                of += [] if unit in of else [unit]
-    return (*messages, *(_warning(path, *both) for path, both in overruled.items()))
+                names, overruled_units = overruled.setdefault(drop_in, ({}, {}))
+                names[name] = overruled_units[unit] = None
+    for drop_in, (names, overruled_units) in overruled.items():
+        each = "" if len(overruled_units) == 1 else "each of "
+        messages.append(
+            f"{drop_in} overrides what {each}{', '.join(overruled_units)} sets, or may keep it from its work: "
+            f"{', '.join(names)}. Next step: remove that from the file, then run systemctl daemon-reload and systemctl "
+            f"restart {' '.join(overruled_units)}; other settings may stay"
+        )
+    return tuple(messages)
 
 
 def drop_ins(host: Host, unit: str) -> t.List[str]:
@@ -77,10 +88,9 @@ def drop_ins(host: Host, unit: str) -> t.List[str]:
     paths: t.Dict[str, str] = {}
     for folder in FOLDERS:
         for name in (*names, kind):
-            place = f"{folder}/{name}.d"
-            for file in host.listdir(place):
+            for file in host.listdir(f"{folder}/{name}.d"):
                 if file.endswith(".conf"):
-                    paths.setdefault(file, f"{place}/{file}")
+                    paths.setdefault(file, f"{folder}/{name}.d/{file}")
     return list(paths.values())
 
 
@@ -127,19 +137,3 @@ def _is_enough(setting: str, value: str) -> bool:
     if suffix == "%":
         return int(digits) >= (LEAST[setting] if setting == "CPUQuota" else LEAST_SHARE)
     return int(digits) << SHIFTS.get(suffix, 0) >= LEAST[setting]
-
-
-def _warning(path: str, names: t.Sequence[str], units: t.Sequence[str]) -> str:
-    unit = units[0] if len(units) == 1 else f"each of {', '.join(units)}"
-    return (
-        f"{path} overrides what {unit} sets, or may keep it from its work: {', '.join(names)}. Next step: remove that "
-        f"from the file, then run systemctl daemon-reload and systemctl restart {' '.join(units)}; other settings may "
-        "stay"
-    )
-
-
-def _instead(path: str, unit: str) -> str:
-    return (
-        f"systemd reads {path} in the place of {UNITS}/{unit}. Next step: remove it, then run systemctl daemon-reload "
-        f"and systemctl restart {unit}"
-    )
