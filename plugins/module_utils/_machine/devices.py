@@ -20,9 +20,8 @@ from .._base.knowledge import Absent, Knowledge, Known, Unknown
 AT_FDCWD, AT_STATX_DONT_SYNC, AT_SYMLINK_NOFOLLOW, STATX_TYPE = -100, 0x4000, 0x100, 0x1
 STATX_BYTES = 256
 MODE, DEVICE = struct.Struct("=28xH"), struct.Struct("=128xII")
-ATTRIBUTES = struct.Struct(
-    "=8xQ40xQ"
-)  # and the mask of those that the kernel and the file system know
+# The attributes, and the mask of those that the kernel and the file system know.
+ATTRIBUTES = struct.Struct("=8xQ40xQ")
 IMMUTABLE, APPEND_ONLY, MOUNT_ROOT = 0x10, 0x20, 0x2000
 FILE_SYSTEM = struct.Struct("=136xII")
 NUMBER = re.compile(r"([0-9]{1,10}):([0-9]{1,10})")
@@ -39,7 +38,7 @@ class Device(t.NamedTuple):
 
 
 def character_device(path: str) -> t.Optional[Device]:
-    """Return the character device that a path, such as /proc/<pid>/fd/3, leads to, None if it is none or is gone."""
+    """Return the character device that a path, such as /proc/<pid>/fd/3, leads to; None for any other file."""
     return _number(_statx(path))
 
 
@@ -61,17 +60,18 @@ def _number(answer: t.Optional[ctypes.Array[ctypes.c_char]]) -> t.Optional[Devic
 def _statx(path: str, flags: int = 0) -> t.Optional[ctypes.Array[ctypes.c_char]]:
     answer = ctypes.create_string_buffer(STATX_BYTES)
     name = ctypes.c_char_p(os.fsencode(path))
-    how = AT_STATX_DONT_SYNC | flags
-    if ctypes.CDLL(None).statx(AT_FDCWD, name, how, STATX_TYPE, answer) != 0:
-        return None
-    return answer
+    flags |= AT_STATX_DONT_SYNC
+    failed = ctypes.CDLL(None).statx(AT_FDCWD, name, flags, STATX_TYPE, answer)
+    return None if failed else answer
 
 
 def devices_in_dev(pid: int) -> Knowledge[t.FrozenSet[Device]]:
     """Return the character devices that have a node in the /dev of a process's mount namespace.
 
-    Absent: its /dev is this node's own, as with a hostPath volume. Only what is in memory is listed, so no server of
-    a tenant's file system is asked, and no link is followed.
+    Only file systems in memory are listed, so no server of a tenant's file system is asked, and no link is followed.
+
+    Returns:
+        Absent if its /dev is this node's own, as with a hostPath volume.
     """
     numbers: t.Set[Device] = set()
     try:
@@ -143,6 +143,6 @@ def parse_majors(text: t.Optional[str], prefix: str, *, exact: bool = False) -> 
 
 
 def parse_number(text: t.Optional[str]) -> t.Optional[Device]:
-    """Return a device number from a file ``dev`` of sysfs, such as "226:1"; None if it is none."""
+    """Return the device number in a file ``dev`` of sysfs, such as "226:1"; None if there is none."""
     match = NUMBER.fullmatch((text or "").strip())
     return Device(int(match[1]), int(match[2])) if match else None

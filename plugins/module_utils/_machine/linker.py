@@ -22,7 +22,7 @@ class Linker:
         self._cache: t.Optional[str] = None
 
     def cache(self, *, compat32: bool = False) -> t.List[Pair]:
-        """Return (name, path) of the libraries in the cache, those for 32-bit programs or those for the others."""
+        """Return (name, path) of the libraries in the cache, for 32-bit programs or for the node's own."""
         if self._cache is None:
             argv = ["ldconfig", "-p"]
             if self.root:
@@ -34,7 +34,7 @@ class Linker:
     def folders(self, belongs: t.Callable[[str], object], *, compat32: bool = False) -> t.List[str]:
         """Return where to look for libraries: the folders of those that the cache has, and those that packages use.
 
-        ``belongs`` tells by its name whether a file is one of them.
+        ``belongs`` is whether a file of this name is one of them.
         """
         files = (self.real(path) for _name, path in self.cache(compat32=compat32))
         libraries = sorted(file for file in files if file and belongs(posixpath.basename(file)))
@@ -42,10 +42,10 @@ class Linker:
         return list(dict.fromkeys([*map(posixpath.dirname, libraries), *usual(self.cache())]))
 
     def real(self, path: str) -> t.Optional[str]:
-        """Return where a path leads, None where there is nothing."""
+        """Return where a path leads, None if there is nothing."""
         real = self.follow(path)
         return real if real and self._host.exists(self.root + real) else None
 
     def follow(self, path: str) -> t.Optional[str]:
-        """Return where a path leads, whether or not something is there; None where it goes in circles."""
+        """Return where a path leads, even if nothing is there; None if it goes in circles."""
         return linker.resolve(path, lambda link: self._host.readlink(self.root + link))
