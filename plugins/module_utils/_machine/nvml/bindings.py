@@ -15,7 +15,7 @@ FOLDERS = "/opt/gpu-node/current/lib/python3*/site-packages"
 
 
 def of_environment(name: str, folders: str = FOLDERS) -> t.Any:
-    """Return a module of the environment, None where it has none; nothing else of the environment is imported."""
+    """Import a module of the environment and nothing else of it; None if it isn't there."""
     spec = importlib.machinery.PathFinder.find_spec(name, glob.glob(folders))
     if spec is None or spec.loader is None:
         return None
