@@ -18,7 +18,7 @@ from ..host import Host
 def trial_folder(
     texts: t.Mapping[str, str], keys_folder: str, folders: t.Iterable[str] = ()
 ) -> t.Iterator[str]:
-    """Write files below a temporary folder and give its path.
+    """Write files below a temporary folder and yield its path.
 
     Args:
         texts: Texts of the files, by their paths on the node.
