@@ -25,7 +25,7 @@ def _profile(number: int, name: str, most: int, starts: t.Iterable[int], size: i
 
 
 def _of_seven(eighth: int, quarter: int, half: int, whole: int) -> Profiles:
-    """Return the profiles of a GPU of seven slices; memory in GB, as they are named by."""
+    """Return the profiles of a GPU of seven slices; memory in GB, as in the profiles' names."""
     return (
         _profile(19, f"1g.{eighth}gb", 7, range(7), 1),
         _profile(20, f"1g.{eighth}gb+me", 1, range(7), 1),
@@ -69,11 +69,11 @@ BY_ID = {
 
 
 def product(device_id: int) -> t.Optional[Product]:
-    """Return what is known of the GPUs of an id."""
+    """Return the product with a PCI device id, None if it is not known."""
     return BY_ID.get(device_id)
 
 
 def never(device_id: int) -> bool:
-    """Return whether GPUs of an id can be partitioned by no driver."""
-    known = architecture(device_id)
-    return known in NEVER or (known == "ampere" and device_id >= GA10X)
+    """Return whether no driver can partition GPUs with a PCI device id."""
+    family = architecture(device_id)
+    return family in NEVER or (family == "ampere" and device_id >= GA10X)
