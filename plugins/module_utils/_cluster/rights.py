@@ -25,7 +25,7 @@ class Right:
 
     @property
     def attributes(self) -> t.Dict[str, str]:
-        """Return what a SelfSubjectAccessReview asks about."""
+        """Return the resourceAttributes of a SelfSubjectAccessReview."""
         resource, _slash, subresource = self.resource.partition("/")
         attributes = {
             "verb": self.verb,
@@ -39,7 +39,7 @@ class Right:
 
 
 def of_cordon(node: str) -> t.Tuple[Right, ...]:
-    """Return what cordoning and uncordoning a node takes."""
+    """Return the rights to cordon and uncordon a node."""
     return Right("get", "nodes", name=node), Right("patch", "nodes", name=node)
 
 
@@ -47,7 +47,7 @@ OF_DRAIN = (Right("list", "pods"), Right("create", "pods/eviction"))
 
 
 def of_trial(node: str, namespace: str) -> t.Tuple[Right, ...]:
-    """Return what running pods on a node takes; what has its resources is in all namespaces."""
+    """Return the rights to run pods on a node; pods that have its resources are in all namespaces."""
     verbs = ("create", "get", "delete")
     looks = (Right("get", "nodes", name=node), Right("list", "pods"))
     return looks + tuple(Right(verb, "pods", namespace=namespace) for verb in verbs)
@@ -58,7 +58,7 @@ OF_DAEMONSETS = (Right("get", "daemonsets", "apps"),)
 
 
 def rules(missing: t.Iterable[Right]) -> str:
-    """Return the rules that a ClusterRole needs besides, as YAML."""
+    """Return the rules to add to a ClusterRole, as YAML."""
     verbs: t.Dict[t.Tuple[str, str], t.List[str]] = {}
     for right in missing:
         verbs.setdefault((right.group, right.resource), []).append(right.verb)
