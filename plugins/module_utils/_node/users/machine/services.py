@@ -10,10 +10,10 @@ import dataclasses
 import typing as t
 
 from ...._base.errors import InputError, NodeError
+from ...._base.services import dcgm
 from ...._base.steps import IDLE_GPU, Plan, Step
 from ...._machine.host import Host
 from ...._machine.units import properties, systemctl
-from ...machine.dcgm import managed
 from ...machine.facts import BOOT_ID
 from .. import services
 from ..holders import DISPLAY_UNITS, DISPLAYS
@@ -40,7 +40,7 @@ class Services:
     def _all(self) -> t.List[Service]:
         """Return the services with all that would stop with them, in the order of stopping."""
         services_by_unit: t.Dict[str, Service] = {}
-        for unit in (*self._listed, *managed(self._host)):
+        for unit in (*self._listed, *dcgm.managed(self._host.read(dcgm.RECORD))):
             self._add(unit, services_by_unit, ())
         return list(services_by_unit.values())
 
@@ -53,7 +53,7 @@ class Services:
             return
         for other in " ".join(unit_state.get(key, "") for key in NEEDED_BY).split():
             if other.endswith(".service"):
-                if other not in managed(self._host):
+                if other not in dcgm.managed(self._host.read(dcgm.RECORD)):
                     services.check(unit, other)
                 self._add(other, services_by_unit, (*above, unit))
         there = bool(unit_state) and unit_state.get("LoadState") != "not-found"
