@@ -54,10 +54,10 @@ def mig_name(minor: int, profile: str, profile_id: int, start: int) -> str:
 
 
 def pool_name(node: str) -> str:
-    """Return the name of a node's pool: one that no other driver has.
+    """Return the name of a node's pool, which no other driver uses.
 
-    Others name theirs as the node, and the scheduler (1.36) keeps counters by a pool's name alone. A node's own name
-    is what is left where there is no room for more (PoolNameMaxLength of resource.k8s.io/v1).
+    Others name theirs as the node, and the scheduler (1.36) keeps counters by a pool's name alone. If the name is too
+    long (PoolNameMaxLength of resource.k8s.io/v1), it is the node's.
     """
     name = f"{DRIVER}/{node}"
     return name if len(name) <= 253 else node
