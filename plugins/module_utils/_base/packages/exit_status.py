@@ -13,7 +13,7 @@ import typing as t
 
 
 class Status(t.NamedTuple):
-    """What a status means, and whether the command did what it was asked for all the same."""
+    """The meaning of a status, and whether the command has succeeded nevertheless."""
 
     meaning: str
     succeeded: bool = False
@@ -47,12 +47,12 @@ STATUSES: t.Mapping[str, t.Mapping[int, Status]] = {
 
 
 def succeeded(program: str) -> t.Tuple[int, ...]:
-    """Return the statuses with which a program has done what it was asked for."""
+    """Return the statuses of a program that has succeeded."""
     known = STATUSES.get(program, {})
     return (0, *(number for number, status in known.items() if status.succeeded))
 
 
 def describe(program: str, number: int) -> str:
-    """Return a status for people, such as ``status 107, as a script of a package failed``."""
+    """Return a status for messages, such as ``status 107, as a script of a package failed``."""
     status = STATUSES.get(program, {}).get(number)
     return f"status {number}, as {status.meaning}" if status else f"status {number}"
