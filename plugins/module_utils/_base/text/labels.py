@@ -18,7 +18,7 @@ RESERVED = ("kubernetes.io", "k8s.io")
 
 
 def check_label(where: str, key: str, value: t.Any) -> t.Tuple[str, str]:
-    """Return a label as it is.
+    """Check a label and return it.
 
     Args:
         where: The option or variable that has the label, for the error.
@@ -26,7 +26,7 @@ def check_label(where: str, key: str, value: t.Any) -> t.Tuple[str, str]:
         value: Its value.
 
     Raises:
-        InputError: The API server would refuse it, or the value is not a text.
+        InputError: if the API server would refuse it, or the value is not a text.
     """
     prefix, slash, name = key.rpartition("/")
     is_prefix = not slash or (len(prefix) <= LONGEST_PREFIX and PREFIX.fullmatch(prefix))
