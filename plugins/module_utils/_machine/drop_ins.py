@@ -11,7 +11,7 @@ import typing as t
 from .host import Host
 
 UNITS = "/etc/systemd/system"
-# What stands before a unit of ours, and is read in its place.
+# Units in these folders are read instead of ours.
 CONTROL = ("/etc/systemd/system.control", "/run/systemd/system.control")
 # Of drop-ins with one name the first counts (systemd.unit(5)).
 FOLDERS = (
@@ -21,7 +21,7 @@ FOLDERS = (
     "/usr/local/lib/systemd/system",
     "/usr/lib/systemd/system",
 )
-# What leaves a unit at its work, and the node as protected from it as before.
+# Settings with which a unit works, and the node is as protected from it as before.
 HARMLESS = frozenset(
     {
         *(
@@ -81,7 +81,7 @@ def warnings(host: Host, units: t.Iterable[str]) -> t.Tuple[str, ...]:
 
 
 def drop_ins(host: Host, unit: str) -> t.List[str]:
-    """Return the drop-ins that systemd reads for a unit: its own, those of a part of its name, those of its type."""
+    """Return the drop-ins that systemd reads for a unit: its own, those of prefixes of its name, those of its type."""
     stem, dot, kind = unit.rpartition(".")
     parts = stem.split("-")
     names = [unit, *("-".join(parts[:at]) + f"-{dot}{kind}" for at in range(len(parts) - 1, 0, -1))]
@@ -120,16 +120,12 @@ def replaced(unit: str, drop_in: str) -> t.List[str]:
 
 
 def _is_harmless(setting: str, value: str, ours: t.Sequence[str]) -> bool:
-    """Return whether a unit goes on working, protected as before, with a setting of which it has these values."""
+    """Return whether a unit works, protected as before, with another value of a setting; ``ours`` are the unit's."""
     if value in ours or setting in HARMLESS:
         return True
-    if setting in LEAST:
-        return _is_enough(setting, value)
-    return not ours and not setting.startswith("Limit") and value.lower() in OFF
-
-
-def _is_enough(setting: str, value: str) -> bool:
-    """Return whether a limit, such as ``2G``, ``50%`` or ``infinity``, is one that our units run with."""
+    if setting not in LEAST:
+        return not ours and not setting.startswith("Limit") and value.lower() in OFF
+    # A limit, such as 2G, 50% or infinity: our units need the least.
     digits = value.rstrip("%KMGT")
     suffix = value[len(digits) :]
     if not digits.isdigit():

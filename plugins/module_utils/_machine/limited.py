@@ -22,7 +22,7 @@ GRACE = 5.0
 
 
 class Ended(t.NamedTuple):
-    """How a program ended: its exit status, or None with the reason where it did not start or was killed."""
+    """The end of a program: its exit status, or None with the reason if it did not start or was killed."""
 
     rc: t.Optional[int]
     problem: str = ""

@@ -17,7 +17,7 @@ import typing as t
 from .._base.errors import NodeError
 from .._base.steps import Step
 from . import drop_ins
-from .host import Host, Status, not_regular
+from .host import Host, not_regular
 
 # The paths of all records, a line each, and again behind AGAIN if a lost record was begun again.
 RECORDS = "/var/lib/gpu-node/records"
@@ -107,18 +107,23 @@ class OwnFiles(t.NamedTuple):
         Raises:
             NodeError: if a file of ours is no regular file.
         """
-        modes = {**dict.fromkeys(self.folders, 0o755), **self.modes}
-        pairs = ((path, self.host.itself(path)) for path in modes)
-        off = {
-            path: f"{path} (mode {stat.S_IMODE(status.mode):04o}, owner {status.uid}:{status.gid})"
-            for path, status in pairs
-            if status is not None and self._is_off(path, status, modes[path])
-        }
+        off, descriptions = {}, []
+        for path, mode in {**dict.fromkeys(self.folders, 0o755), **self.modes}.items():
+            status, is_folder = self.host.itself(path), path in self.folders
+            if status is None:
+                continue
+            if not (stat.S_ISDIR if is_folder else stat.S_ISREG)(status.mode):
+                target = self.host.readlink(path)
+                raise not_regular(path, status.mode, target, is_folder=is_folder)
+            present = stat.S_IMODE(status.mode)
+            if present != mode or (status.uid, status.gid) != (0, 0):
+                off[path] = mode
+                descriptions.append(f"{path} (mode {present:04o}, owner {status.uid}:{status.gid})")
         left = self._left()
         steps = []
         if off:
-            summary = f"give back to root, with the modes that they had: {', '.join(off.values())}"
-            steps.append(Step(ACTION, summary, {"modes": {path: modes[path] for path in off}}))
+            summary = f"give back to root, with the modes that they had: {', '.join(descriptions)}"
+            steps.append(Step(ACTION, summary, {"modes": off}))
         if left:
             summary = f"remove what a run that was killed has left: {', '.join(left)}"
             steps.append(Step(SWEEP, summary, {"paths": tuple(left)}))
@@ -157,12 +162,6 @@ class OwnFiles(t.NamedTuple):
             self.host.dress(path, mode)
         for path in step.params.get("paths", ()):
             self.host.remove(path)
-
-    def _is_off(self, path: str, status: Status, mode: int) -> bool:
-        folder = path in self.folders
-        if stat.S_ISDIR(status.mode) != folder or not (stat.S_ISREG(status.mode) or folder):
-            raise not_regular(path, status.mode, self.host.readlink(path), is_folder=folder)
-        return stat.S_IMODE(status.mode) != mode or (status.uid, status.gid) != (0, 0)
 
 
 def listed(host: Host) -> t.FrozenSet[str]:

@@ -27,7 +27,7 @@ from .apt_sources import UNREADABLE, AptSources, complaints
 
 PREFERENCES = "/etc/apt/preferences"
 OWN_PREFERENCES = "/var/lib/gpu-node/apt-preferences"
-# confdef takes the default where there is one, confold keeps the user's file where there is none.
+# confdef takes the default if there is one, otherwise confold keeps the user's file.
 CONFIG_FILES = ("--force-confdef", "--force-confold")
 FORCE = ("--no-install-recommends", "--allow-change-held-packages", "--allow-downgrades")
 REMOVE_TORN = "--force-remove-reinstreq"
@@ -87,7 +87,12 @@ class Apt(AptSources):
     def _needed(self, names: t.Set[str]) -> t.Tuple[t.Set[str], t.Set[str]]:
         removed = self._simulate_purge(names)
         if removed is None:
-            return self._needed_by_dpkg(names)
+            # dpkg looks only at the packages that would be removed.
+            command = ["dpkg", REMOVE_TORN, "--no-act", "--purge", *sorted(names)]
+            completed = self._call(command, check=False)
+            needs = apt.parse_removal(f"{completed.out}\n{completed.err}")
+            users = {user for user, _package in needs} - names
+            return users, {package for user, package in needs if user in users} & names or names
         dragged = removed - names
         if not dragged:
             return dragged, set()
@@ -106,14 +111,6 @@ class Apt(AptSources):
         options = ["--simulate", "--allow-change-held-packages", "--auto-remove", "purge"]
         completed = self._call_offline(["apt-get", *options, *free], check=False)
         return tuple(sorted({*names, *along} & {*apt.parse_simulation(completed.out).removed}))
-
-    def _needed_by_dpkg(self, names: t.Set[str]) -> t.Tuple[t.Set[str], t.Set[str]]:
-        """Return the same by dpkg, which looks only at the packages that would be removed."""
-        command = ["dpkg", REMOVE_TORN, "--no-act", "--purge", *sorted(names)]
-        completed = self._call(command, check=False)
-        needs = apt.parse_removal(f"{completed.out}\n{completed.err}")
-        users = {user for user, _package in needs} - names
-        return users, {package for user, package in needs if user in users} & names or names
 
     def _simulate_purge(self, names: t.Iterable[str]) -> t.Optional[t.Set[str]]:
         """Return the packages that a removal would take, None if apt refuses every transaction."""

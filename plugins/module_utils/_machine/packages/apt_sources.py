@@ -42,21 +42,16 @@ class AptSources(PackageManager):
     def _look(self, command: t.Sequence[str]) -> Completed:
         """Run a command that reads apt's sources, without our own file if apt can't read them because of it."""
         completed = self._host.run(self._of(command), check=False)
-        if completed.rc != 0 and self._leave_out_own():
-            completed = self._host.run(self._of(command), check=False)
+        if completed.rc != 0 and not self._readable:
+            own = self._own_files()
+            if own and not self._read_sources({}, own):
+                self._readable = contextlib.ExitStack()
+                self._parts = _options(self._readable.enter_context(self._trial_folder({}, own)))
+                completed = self._host.run(self._of(command), check=False)
         if completed.rc != 0:
             self.check_sources({})
             return self._call(self._of(command))
         return completed
-
-    def _leave_out_own(self) -> bool:
-        """Have apt read its sources without our own file, and return whether that helps."""
-        own = self._own_files()
-        if self._readable or not own or self._read_sources({}, own):
-            return False
-        self._readable = contextlib.ExitStack()
-        self._parts = _options(self._readable.enter_context(self._trial_folder({}, own)))
-        return True
 
     def _read_own(self) -> None:
         """Have apt read all of its sources again."""

@@ -22,7 +22,7 @@ from .trial import changed_texts, copy_missing, trial_folder
 
 LOCKS = "/etc/zypp/locks"
 REPOSITORIES = "/etc/zypp/repos.d"
-# Where the vendor's configuration and the system's are.
+# The folders of the vendor's and the system's configuration.
 CONFIGURATIONS = ("/usr/etc/zypp", "/etc/zypp")
 PRIVATE = "/run/gpu-node-zypper-{}"
 # No repository is read from there.
@@ -116,7 +116,7 @@ class Zypper(Rpm):
 
     def owners(self, paths: t.Sequence[str]) -> t.Dict[str, str]:
         result = {}
-        for path in paths:  # rpm answers in order, but says of what is in no package where it likes
+        for path in paths:  # rpm answers in order, but prints its errors at any place
             completed = self._host.run(["rpm", "-qf", "--qf", "%{NAME}\\n", path], check=False)
             if completed.rc == 0:
                 result[path] = completed.out.split()[0]
