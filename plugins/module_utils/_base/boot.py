@@ -1,7 +1,7 @@
 # Copyright (c) 2026, the gpu.node authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""What does a module's work again at boot: a file with its options, and the units that read it."""
+"""The work of a module at boot: a file with its options, and the units that read it."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, the gpu.node authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""The distributions that are supported, by what /etc/os-release calls them."""
+"""The supported distributions, by their names in /etc/os-release."""
 
 from __future__ import annotations
 

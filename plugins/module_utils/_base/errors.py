@@ -1,7 +1,7 @@
 # Copyright (c) 2026, the gpu.node authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""The errors that a user can do something about."""
+"""The errors that a user can resolve."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, the gpu.node authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""GPUs: as plain values, on the PCI bus, by their device nodes, and the error of the library that tells of them."""
+"""GPUs as plain values, PCI devices, device nodes and settings, and the error of NVML."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, the gpu.node authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""An answer that may be missing for two reasons: there is nothing, or it could not be asked for."""
+"""An answer that may be missing for two reasons: there is nothing, or it is not known."""
 
 from __future__ import annotations
 

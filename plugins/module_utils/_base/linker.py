@@ -1,7 +1,7 @@
 # Copyright (c) 2026, the gpu.node authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""Where the dynamic linker finds libraries, by what ldconfig says of its cache, and where links lead."""
+"""The dynamic linker's libraries, from the output of ldconfig, and where links lead."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, the gpu.node authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""MIG profiles by their names, ``[<C>c.]<G>g.<M>gb[+attribute...|-attribute...]``, and the instances they come to."""
+"""MIG profiles by their names, ``[<C>c.]<G>g.<M>gb[+attribute...|-attribute...]``, and the instances of a layout."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, the gpu.node authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""Which versions of the NVIDIA container toolkit are safe to use."""
+"""The versions of the NVIDIA container toolkit that are safe to use."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, the gpu.node authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""What the roles call the options of their modules, so that an error names what its reader has set."""
+"""The variables of the roles for the options of their modules, so that errors name what the user has set."""
 
 from __future__ import annotations
 

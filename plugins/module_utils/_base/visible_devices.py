@@ -1,7 +1,7 @@
 # Copyright (c) 2026, the gpu.node authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""Whether containers can take GPUs that the kubelet did not give them, by a variable of their image."""
+"""Whether containers can get GPUs that are not allocated to them, by a variable of their image."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, the gpu.node authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""The pods of a node as the API server shows them, and whether they have GPUs."""
+"""The pods of a node in the API server's answers, and whether they have GPUs."""
 
 from __future__ import annotations
 

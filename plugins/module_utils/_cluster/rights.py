@@ -1,7 +1,7 @@
 # Copyright (c) 2026, the gpu.node authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""What a kubeconfig's user must be allowed to do, and the rules of RBAC that allow it."""
+"""The rights that a kubeconfig's user needs, and the rules of RBAC that grant them."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, the gpu.node authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""Pods that try a node, one for each resource that it offers and with a claim for each class, and how they fared."""
+"""Pods that test a node, one for each resource, and one with a claim for each class, and their results."""
 
 from __future__ import annotations
 

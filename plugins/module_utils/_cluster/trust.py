@@ -1,7 +1,7 @@
 # Copyright (c) 2026, the gpu.node authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""What is believed on the way to a cluster and in it, where somebody else could take its place. Pure."""
+"""Warnings about servers and images that others could replace on the way to a cluster or in it. Pure."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, the gpu.node authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""What programs say that the device plugin's deployment calls, as a user can use it."""
+"""Errors of the programs that the device plugin's deployment runs, for users."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, the gpu.node authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""Devices that the daemon gives to nobody, since pods hold them as something else than they are offered as now."""
+"""Devices that are allocated to no container, since pods still hold them in another form."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, the gpu.node authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""One device plugin a node: the file that it locks, and what is said where another has done so."""
+"""The lock that keeps a node to one device plugin, and the error of a second one."""
 
 from __future__ import annotations
 

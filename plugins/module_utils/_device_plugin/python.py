@@ -1,7 +1,7 @@
 # Copyright (c) 2026, the gpu.node authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""The Python that the device plugin's environment is made with, and what brings one where there is none."""
+"""The Python of the device plugin's environment, and the packages that provide one."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, the gpu.node authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""Whether a kubelet has registered the GPUs, and what is said where none has: before a node joins, none can have."""
+"""Whether a kubelet has registered the GPUs, and the messages if none has, as before a node joins."""
 
 from __future__ import annotations
 

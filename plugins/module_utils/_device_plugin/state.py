@@ -1,7 +1,7 @@
 # Copyright (c) 2026, the gpu.node authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""The state of the device plugin's deployment on a node, and the files that the module's options ask for."""
+"""The state of the device plugin's deployment on a node, and the desired one from the module's options."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, the gpu.node authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""The machine for those who only look at it: no command may take for ever, and one can begin before it is asked for."""
+"""The machine for callers that only read it: commands have a timeout, and can be started in advance."""
 
 from __future__ import annotations
 

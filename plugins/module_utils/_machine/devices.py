@@ -1,7 +1,7 @@
 # Copyright (c) 2026, the gpu.node authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""Character devices by their numbers, which the kernel opens them by, whatever their nodes are called."""
+"""Character devices by their numbers, whatever their nodes are called."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, the gpu.node authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""Files that come to the node, from the network or its own disk, and are what they should be."""
+"""Downloads, and copies of files on the node, with their checksums."""
 
 from __future__ import annotations
 

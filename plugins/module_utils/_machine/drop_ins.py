@@ -1,7 +1,7 @@
 # Copyright (c) 2026, the gpu.node authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""Drop-ins of our units: what they add is a user's choice, what they set again may be what keeps a unit safe."""
+"""Drop-ins of our units: additions are the user's choice, but overrides may make a unit unsafe."""
 
 from __future__ import annotations
 

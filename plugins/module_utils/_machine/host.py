@@ -1,7 +1,7 @@
 # Copyright (c) 2026, the gpu.node authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""The machine: commands and files, which is all that a capability may do to it."""
+"""The machine: its commands and files, which are all that a capability may change."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, the gpu.node authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""Programs that may hang or write without end: what they write is handed on as it comes, and none outlives its time."""
+"""Programs that may hang or write without end: their output is passed on as it comes, and they have a timeout."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, the gpu.node authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""The node's libraries: those that the dynamic linker finds by its cache, and those where packages keep a driver's."""
+"""The node's libraries, by the dynamic linker's cache, and in the folders of packages."""
 
 from __future__ import annotations
 

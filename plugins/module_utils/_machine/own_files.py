@@ -1,9 +1,9 @@
 # Copyright (c) 2026, the gpu.node authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""Files of ours are root's, in their mode, and no links: whoever may write to one of them is root soon.
+"""Files of ours belong to root, in their modes, and are no links: a user who may write to one can become root.
 
-And a record that is gone is missed: a list beside the records names those that the node has.
+A list beside the records names those that the node has, so that a lost record is noticed.
 """
 
 from __future__ import annotations

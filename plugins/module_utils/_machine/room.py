@@ -1,7 +1,7 @@
 # Copyright (c) 2026, the gpu.node authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""Room on file systems, and who listens on their sockets."""
+"""Space on file systems, and the processes that listen on sockets."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, the gpu.node authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""Units of systemd that are started, and what they say themselves where they do not come up."""
+"""Units of systemd, and their messages in the journal if they don't start."""
 
 from __future__ import annotations
 

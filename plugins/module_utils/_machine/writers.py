@@ -1,7 +1,7 @@
 # Copyright (c) 2026, the gpu.node authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""Who may write: whom else lists and folders above let, what keeps even root from it, and how files are replaced."""
+"""Who may write to a path, why even root can't, and how files are replaced."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, the gpu.node authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""What makes a MIG layout survive a reboot: a file with the layout, and a unit that applies it."""
+"""The file and the unit by which a MIG layout survives a reboot."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, the gpu.node authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""The capability behind gpu.node.mig: all GPUs are read, each is planned for, and one is changed after the other."""
+"""The capability behind gpu.node.mig: all GPUs are read and planned for, and changed one after the other."""
 
 from __future__ import annotations
 

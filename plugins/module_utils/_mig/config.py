@@ -1,7 +1,7 @@
 # Copyright (c) 2026, the gpu.node authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""MIG layouts: mig-parted configurations, version v1, checked strictly, and those that every GPU offers by itself."""
+"""MIG layouts: mig-parted configurations, version v1, checked strictly, and layouts generated from a GPU's profiles."""
 
 from __future__ import annotations
 

@@ -1,11 +1,11 @@
 # Copyright (c) 2026, the gpu.node authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""A MIG layout by the node's label: what is asked for, what became of it, and the units that see to it.
+"""A MIG layout by the node's label: the request, the answer to it, and the units of the service.
 
-The process that labels the node writes down what the label asks for. That starts a service which may change GPUs, and
-which says in a file of its own how it went. The values of the state are those of NVIDIA's mig-manager
-(pkg/mig/reconfigure of mig-parted 0.15), but for ``rebooting``: nothing is rebooted because of a label.
+The process that labels the node writes the request into a file. That starts a service which may change GPUs, and which
+writes its answer into a file of its own. The values of the state are those of NVIDIA's mig-manager
+(pkg/mig/reconfigure of mig-parted 0.15), except ``rebooting``: nothing is rebooted because of a label.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, the gpu.node authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""From a GPU as it is to the layout that is wanted: steps, or a refusal that says why."""
+"""From a GPU's state to the desired layout: steps, or a refusal with the reason."""
 
 from __future__ import annotations
 

@@ -1,10 +1,10 @@
 # Copyright (c) 2026, the gpu.node authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""Which GPUs can be partitioned, and how, by their PCI ids: what is known before a driver can be asked.
+"""The GPUs that can be partitioned, by their PCI ids, and their profiles, for nodes without a driver.
 
-NVIDIA, MIG User Guide (610), Supported GPUs and Supported MIG Profiles; the ids by product are those of the
-device filters in mig-parted's configurations, as the GPU Operator ships them. What is not listed is not known.
+Sources: NVIDIA, MIG User Guide (610), Supported GPUs and Supported MIG Profiles; the ids by product are those of the
+device filters in mig-parted's configurations, as the GPU Operator ships them. Other products are not known.
 """
 
 from __future__ import annotations

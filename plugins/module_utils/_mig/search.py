@@ -1,7 +1,7 @@
 # Copyright (c) 2026, the gpu.node authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""Where instances go on a GPU's memory grid: keep the most, then place the rest."""
+"""The search for places of instances on a GPU's memory grid: keep the most, then place the others."""
 
 from __future__ import annotations
 

@@ -1,9 +1,9 @@
 # Copyright (c) 2026, the gpu.node authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""The GPUs that a node had at its last bring-up, by their PCI addresses: one that falls off the bus is missed.
+"""The GPUs that a node had at its last bring-up, by their PCI addresses, so that a lost one is noticed.
 
-What NVML said of them then is kept beside it, by which one that does not answer any more can be named.
+Their identities in NVML are recorded too, so that one that does not answer any more can be named.
 """
 
 from __future__ import annotations

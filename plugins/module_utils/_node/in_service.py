@@ -1,7 +1,7 @@
 # Copyright (c) 2026, the gpu.node authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""The marker of a change in service: which run has begun it, and what another run may make of it."""
+"""The marker of a change in service: the run that has begun it, and whether another run may change the node."""
 
 from __future__ import annotations
 

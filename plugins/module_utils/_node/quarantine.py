@@ -1,9 +1,9 @@
 # Copyright (c) 2026, the gpu.node authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""What of a node is in quarantine: GPUs by their UUIDs, or all of it, each with who set it aside and why.
+"""The quarantine of a node: GPUs by their UUIDs, or all of the node, each with author and reason.
 
-One file says it, which only gpu.node.quarantine writes; all others read it.
+It is in one file, which only gpu.node.quarantine writes, and all other parts read.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, the gpu.node authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""Why nvidia-smi has reset no GPU, from what it says, and what helps."""
+"""Why nvidia-smi has reset no GPU, from its output, and the next step."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, the gpu.node authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""What sets GPUs again that have lost what they were set to: a file with the rules, and units that go by it."""
+"""The file with the rules, and the units that set GPUs again that have lost their settings."""
 
 from __future__ import annotations
 

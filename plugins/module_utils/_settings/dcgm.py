@@ -1,9 +1,9 @@
 # Copyright (c) 2026, the gpu.node authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""What DCGM's configuration enforces, as dcgmi tells.
+"""The settings that DCGM's configuration enforces, from the output of dcgmi.
 
-Its target lives in the host engine, which sets it again after a reset of a GPU. DCGM numbers GPUs itself.
+They are in the host engine, which sets them again after a reset of a GPU. DCGM has numbers of its own for GPUs.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, the gpu.node authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""From what GPUs are set to, to what the rules say: steps, or a refusal that says why."""
+"""From the settings of GPUs to those of the rules: steps, or a refusal with the reason."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, the gpu.node authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""Rules as users write them: which GPUs, and what they are set to; checked against what a board allows."""
+"""The user's rules: which GPUs, and their settings, checked against the limits of a board."""
 
 from __future__ import annotations
 

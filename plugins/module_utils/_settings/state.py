@@ -1,7 +1,7 @@
 # Copyright (c) 2026, the gpu.node authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""What GPUs are set to, and the file with what they were before and what NVML does not tell."""
+"""The settings of GPUs, and the record of those that they had before and of locked clocks."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, the gpu.node authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""Who gives a node's GPUs to containers, as the module's options have it, and what the daemon's file says of it."""
+"""The allocators of a node's GPUs, in the module's options and in the daemon's configuration."""
 
 from __future__ import annotations
 

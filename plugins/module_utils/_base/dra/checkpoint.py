@@ -1,9 +1,9 @@
 # Copyright (c) 2026, the gpu.node authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""The claims that the DRA driver has prepared on this node, as its checkpoint keeps them.
+"""The claims that the DRA driver has prepared on this node, in its checkpoint.
 
-Whoever takes something of a GPU reads it too: the kubelet may be down, and the claim's object gone.
+Programs that change GPUs read it too: the kubelet may be down, and the claim's object gone.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, the gpu.node authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""Names of the DRA driver that its slices, the cluster's objects and the node's files have in common.
+"""Names that the DRA driver's slices, the cluster's objects and the node's files share.
 
 An attribute or capacity without a domain has the driver's name as its domain (resource.k8s.io/v1).
 """

@@ -1,10 +1,10 @@
 # Copyright (c) 2026, the gpu.node authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""What versions of Kubernetes do with devices as the DRA driver publishes them, in one table.
+"""The traits of versions of Kubernetes that matter for the DRA driver's devices, in one table.
 
-Preflight, the driver, and the documentation read it. Of Kubernetes' changelogs and sources
-(pkg/features/kube_features.go, k8s.io/dynamic-resource-allocation/structured).
+Preflight, the driver, and the documentation read it. Sources: Kubernetes' changelogs,
+pkg/features/kube_features.go, and k8s.io/dynamic-resource-allocation/structured.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, the gpu.node authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""Which answers of the device plugin reach a container, by the releases of the kubelet and of its container runtime.
+"""The answers of the device plugin that reach a container, by the releases of kubelet and container runtime.
 
 A kubelet drops a field of Allocate's answer that it does not know, and a runtime a field of the container's
 configuration: the container starts without the GPU.

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, the gpu.node authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""Where a process is among the node's cgroups, from /proc/<pid>/cgroup, and which pod that is."""
+"""The place of a process in the node's cgroups, from /proc/<pid>/cgroup, and its pod."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, the gpu.node authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""What apt and dpkg print, as values, and apt's sources in both formats."""
+"""The output of apt and dpkg as values, and apt's sources in both formats."""
 
 from __future__ import annotations
 

@@ -1,10 +1,9 @@
 # Copyright (c) 2026, the gpu.node authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""What the exit statuses of package managers mean, besides 0.
+"""The meaning of the exit statuses of package managers, besides 0.
 
-From zypper(8) of 1.14, dnf(8) of 4.14, dnf5(8) of 5.2, and apt-get(8): an apt-get that fails ends with 100 whatever the
-reason is.
+From zypper(8) of 1.14, dnf(8) of 4.14, dnf5(8) of 5.2, and apt-get(8), where 100 is the status of all errors.
 """
 
 from __future__ import annotations

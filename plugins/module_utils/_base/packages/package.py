@@ -1,7 +1,7 @@
 # Copyright (c) 2026, the gpu.node authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""What package managers tell of packages, what is asked of them, what was added, and the way back."""
+"""Packages, changes of them, and the record of those that were added."""
 
 from __future__ import annotations
 

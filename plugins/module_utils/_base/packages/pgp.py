@@ -1,10 +1,10 @@
 # Copyright (c) 2026, the gpu.node authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""OpenPGP public keys as a key file has them: a node need not have a program that tells their fingerprints.
+"""OpenPGP public keys in key files, without a program on the node that reads them.
 
-Package managers find keys in a file at places where another reader doesn't look. So a file has to
-be nothing but keys, and what a node gets is written from what was read, never the file itself.
+Package managers find keys in a file at places where another reader doesn't look. So a file has to consist of keys
+alone, and the node's file is written from the keys that were read, never copied.
 """
 
 from __future__ import annotations

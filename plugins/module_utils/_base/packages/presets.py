@@ -1,9 +1,9 @@
 # Copyright (c) 2026, the gpu.node authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""Repositories that have a name: what a user would otherwise have to look up for each system.
+"""Presets of repositories, which a user would otherwise have to look up for each system.
 
-Where a fact is from, and as of when, is in docs/driver/repositories.md.
+The source and the date of each fact are in docs/driver/repositories.md.
 """
 
 from __future__ import annotations

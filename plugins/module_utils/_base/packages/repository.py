@@ -1,7 +1,7 @@
 # Copyright (c) 2026, the gpu.node authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""A repository of packages that the user names: the files that make a node know it, and the step to them."""
+"""A repository of packages that the user names: its files, and the step that writes them."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, the gpu.node authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""What rpm and dnf print, as the same values as apt's."""
+"""The output of rpm and dnf, as the same values as apt's."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, the gpu.node authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""What zypper prints, its locks and its configuration."""
+"""The output of zypper, its locks and its configuration."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, the gpu.node authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""DCGM's services, and which of them the record of gpu.node.dcgm calls managed."""
+"""DCGM's services, and those of them that gpu.node.dcgm manages by its record."""
 
 from __future__ import annotations
 

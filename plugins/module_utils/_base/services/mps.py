@@ -1,7 +1,7 @@
 # Copyright (c) 2026, the gpu.node authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""The unit of MPS daemons: who still uses one of them, and the steps to an end of all."""
+"""The unit of MPS daemons, their files, and the step that ends all of them."""
 
 from __future__ import annotations
 

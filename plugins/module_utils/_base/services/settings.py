@@ -1,7 +1,7 @@
 # Copyright (c) 2026, the gpu.node authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""The files of gpu.node.settings, and of which GPUs its rules decide on persistence mode."""
+"""The files of gpu.node.settings, and the GPUs whose persistence mode its rules decide."""
 
 from __future__ import annotations
 

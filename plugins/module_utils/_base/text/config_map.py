@@ -1,7 +1,7 @@
 # Copyright (c) 2026, the gpu.node authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""ConfigMaps (v1) and their data in the place of a configuration that is in them. Pure."""
+"""ConfigMaps (v1), or their data, that are given instead of the configuration in them. Pure."""
 
 from __future__ import annotations
 

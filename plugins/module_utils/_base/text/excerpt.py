@@ -1,7 +1,7 @@
 # Copyright (c) 2026, the gpu.node authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""A long text that arrives in pieces, such as a log: its beginning and its end, with credentials masked."""
+"""The beginning and the end of a long text that arrives in pieces, such as a log, with credentials masked."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, the gpu.node authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""Where JSON becomes data: within limits, and with one kind of error for all that can't."""
+"""JSON as data, within limits, and with one kind of error."""
 
 from __future__ import annotations
 

@@ -1,9 +1,9 @@
 # Copyright (c) 2026, the gpu.node authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""Parameters of the kernel and its modules, as next_arg() in the kernel's lib/cmdline.c reads them.
+"""Parameters of the kernel and its modules, as next_arg() in the kernel's lib/cmdline.c parses them.
 
-/proc/cmdline has them, and an ``options`` line of modprobe.d, whose rest modprobe hands to the kernel as it is.
+They are in /proc/cmdline, and in ``options`` lines of modprobe.d, after the module's name.
 """
 
 from __future__ import annotations

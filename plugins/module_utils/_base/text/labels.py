@@ -1,7 +1,7 @@
 # Copyright (c) 2026, the gpu.node authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""Labels of a Kubernetes node: which keys and values the API server takes from a node."""
+"""Labels of a Kubernetes node, with the keys and values that the API server accepts from a node."""
 
 from __future__ import annotations
 

@@ -1,10 +1,10 @@
 # Copyright (c) 2026, the gpu.node authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""Texts and values as logs may have them: what looks like a credential is left out.
+"""Texts and values for logs, with credentials masked.
 
-The texts are configurations in TOML and JSON, command lines, and what programs say of them. In
-doubt too much is masked rather than too little.
+The texts are configurations in TOML and JSON, command lines, and messages of programs about them. In doubt too much is
+masked rather than too little.
 """
 
 from __future__ import annotations

@@ -3,8 +3,8 @@
 
 """Private keys in the armour of PEM, OpenSSH and OpenPGP: blocks of Base64 over several lines.
 
-A block ends at the first line that can't belong to it, so a BEGIN that somebody wrote into a log hides nothing of
-what follows. A text may begin or end in the middle of a block.
+A block ends at the first line that can't belong to it, so that a BEGIN which was injected into a log does not hide the
+lines after it. A text may begin or end in the middle of a block.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, the gpu.node authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""Values as texts that people read."""
+"""Values as texts for people."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, the gpu.node authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""Values and texts of others in messages and on terminals: short, and nothing in them that steers."""
+"""Values and foreign texts for messages and terminals: short, and without control characters."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, the gpu.node authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""What files of ours may hold: texts and lists within bounds, and times in one form. All else is a ValueError."""
+"""Bounded texts, lists and times in files of ours; any other value is a ValueError."""
 
 from __future__ import annotations
 

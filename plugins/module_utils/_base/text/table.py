@@ -1,7 +1,7 @@
 # Copyright (c) 2026, the gpu.node authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""Tables of dated data that users may replace: what is the same in all of them."""
+"""Tables of dated data that users may replace."""
 
 from __future__ import annotations
 

@@ -1,9 +1,9 @@
 # Copyright (c) 2026, the gpu.node authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""Tokens that are known by their shape alone, whatever name or option stands before them.
+"""Tokens that are recognised by their form alone, whatever name or option is before them.
 
-The prefixes are those that the issuers document, and that secret scanners such as gitleaks look for.
+The prefixes are those in the issuers' documentation, and in secret scanners such as gitleaks.
 """
 
 from __future__ import annotations

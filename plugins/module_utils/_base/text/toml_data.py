@@ -1,9 +1,9 @@
 # Copyright (c) 2026, the gpu.node authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""TOML 1.0 as data, with where its tables, keys and values stand: for edits, and for a Python without tomllib.
+"""TOML 1.0 as data, with the places of its tables, keys and values: for edits, and for Pythons without tomllib.
 
-ValueError, with line and column, where there is none.
+A text that is no TOML is a ValueError, with line and column.
 """
 
 from __future__ import annotations

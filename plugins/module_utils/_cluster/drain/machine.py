@@ -1,7 +1,7 @@
 # Copyright (c) 2026, the gpu.node authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""Evictions from a node: asked for again and again until all its chosen pods are gone."""
+"""Evictions from a node, which are requested until all chosen pods are gone."""
 
 from __future__ import annotations
 

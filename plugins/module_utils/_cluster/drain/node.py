@@ -1,7 +1,7 @@
 # Copyright (c) 2026, the gpu.node authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""A Node object: who has cordoned it, and what to patch so that it is as wanted."""
+"""A Node object: who has cordoned it, and the patches that cordon and uncordon it."""
 
 from __future__ import annotations
 

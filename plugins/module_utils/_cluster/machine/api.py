@@ -3,7 +3,7 @@
 
 """Requests to the Kubernetes API, bounded in time and size, and their errors: for modules and the services of nodes.
 
-How a kubeconfig is read and renewed differs between them, so that and the package kubernetes are with the callers.
+They read and renew a kubeconfig differently, so that and the package kubernetes are left to the callers.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, the gpu.node authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""How an API server is asked: at once where nothing is changed yet, and again where it goes away later."""
+"""Requests to an API server: refused at once before anything is changed, and repeated after that."""
 
 from __future__ import annotations
 

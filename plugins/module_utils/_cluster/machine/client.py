@@ -1,7 +1,7 @@
 # Copyright (c) 2026, the gpu.node authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""The Kubernetes API, and the one place of the library that imports its client, which only the controller has."""
+"""The Kubernetes API by its Python client, which only the controller has, and only this module imports."""
 
 from __future__ import annotations
 

@@ -1,9 +1,9 @@
 # Copyright (c) 2026, the gpu.node authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""Extended resources that DeviceClasses stand for, whose names all of a cluster shares. Pure.
+"""Extended resources of DeviceClasses, whose names are shared in a cluster. Pure.
 
-kube-scheduler takes the newest of the classes that have a name. Once any of them is deleted or loses it, the scheduler
+kube-scheduler uses the newest of the classes that have a name. Once any of them is deleted or loses it, the scheduler
 forgets the name until another of them is written again
 (k8s.io/dynamic-resource-allocation/deviceclass/extendedresourcecache of 1.36).
 """

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, the gpu.node authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""Objects of a cluster as manifests have them: which are wanted, whose they are, and how far Deployments are. Pure."""
+"""Objects of a cluster in manifests: identity, owner, rollout of Deployments, and data of Secrets. Pure."""
 
 from __future__ import annotations
 

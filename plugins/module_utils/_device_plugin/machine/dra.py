@@ -1,7 +1,7 @@
 # Copyright (c) 2026, the gpu.node authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""The DRA driver's part of a deployment: its options, who has which of its devices, and what it leaves."""
+"""The DRA driver's part of a deployment: its state, the holders of its devices, and its files."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, the gpu.node authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""The Python of the device plugin on the node, and the distribution's packages that bring what it lacks."""
+"""The Python of the device plugin on the node, and the distribution's packages for it."""
 
 from __future__ import annotations
 

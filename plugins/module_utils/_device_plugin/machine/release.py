@@ -1,9 +1,9 @@
 # Copyright (c) 2026, the gpu.node authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""A release of the device plugin: its environment, in which nothing is that is not listed.
+"""A release of the device plugin: its environment, with the listed libraries and no others.
 
-And what it takes: the address of a package index, with a password in it.
+The address of the package index may have a password, which is masked in errors.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, the gpu.node authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""Puts back what the daemon served with, where what came after it does not become ready."""
+"""Restores the last release that served if a new one does not become ready."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, the gpu.node authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""The node's own account of its devices: ``gpu-plugin status``, asked at the kubelet that is there."""
+"""The node's status of its devices: ``gpu-plugin status``, at the kubelet's socket."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, the gpu.node authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""NVIDIA's bindings in the device plugin's environment. They are a file of Python alone, which each Python can load."""
+"""NVIDIA's bindings in the device plugin's environment, a file of pure Python that any Python can import."""
 
 from __future__ import annotations
 

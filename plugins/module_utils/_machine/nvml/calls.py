@@ -1,7 +1,7 @@
 # Copyright (c) 2026, the gpu.node authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""Calls of pynvml, which is imported here and nowhere else: its errors become ours."""
+"""Calls of pynvml, which only this module imports, and whose errors become ours."""
 
 from __future__ import annotations
 

@@ -1,9 +1,9 @@
 # Copyright (c) 2026, the gpu.node authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""What GPUs tell of their condition, of faults, and of how they can be reset. To be used while NVML is open.
+"""The condition of GPUs, their faults, and how they can be reset. To be used while NVML is open.
 
-Bindings and drivers that do not have a question yet tell nothing of it: the branches are those of NVML's change log.
+Older bindings and drivers lack some functions; the branches are those of NVML's change log.
 """
 
 from __future__ import annotations

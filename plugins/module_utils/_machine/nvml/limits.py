@@ -1,7 +1,7 @@
 # Copyright (c) 2026, the gpu.node authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""Memory limits of cgroups, which drivers from 615 on keep. To be used while NVML is open."""
+"""Memory limits of cgroups, in drivers from 615 on. To be used while NVML is open."""
 
 from __future__ import annotations
 

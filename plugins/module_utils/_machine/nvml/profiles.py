@@ -1,7 +1,7 @@
 # Copyright (c) 2026, the gpu.node authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""Workload power profiles, which GPUs from Blackwell on have. To be used while NVML is open."""
+"""Workload power profiles, of GPUs from Blackwell on. To be used while NVML is open."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, the gpu.node authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""What GPUs tell of themselves besides their MIG instances. To be used while NVML is open."""
+"""Readings of GPUs besides their MIG instances. To be used while NVML is open."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, the gpu.node authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""What a GPU is set to, and setting it. To be used while NVML is open."""
+"""The settings of a GPU. To be used while NVML is open."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, the gpu.node authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""Asking a driver that may never answer, in a thread that nobody waits for any longer than he wants to."""
+"""Questions to a driver that may never answer, in threads that are waited for only so long."""
 
 from __future__ import annotations
 

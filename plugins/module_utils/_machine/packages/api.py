@@ -1,7 +1,7 @@
 # Copyright (c) 2026, the gpu.node authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""What capabilities ask of a package manager: apt, dnf and zypper answer it."""
+"""The interface of the package managers apt, dnf and zypper."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, the gpu.node authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""apt's sources: what is in their files, and whether apt reads them."""
+"""apt's sources: their files, and whether apt can read them."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, the gpu.node authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""zypper, whose locks keep packages at their version, and which is asked and told without those of ours."""
+"""zypper, whose locks keep packages at their version, and which is run without our locks."""
 
 from __future__ import annotations
 

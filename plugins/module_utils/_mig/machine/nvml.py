@@ -1,9 +1,9 @@
 # Copyright (c) 2026, the gpu.node authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""MIG through NVML: what a plan needs to know, and its steps, rolled back where one of them fails.
+"""MIG through NVML: the state for a plan, and its steps, which are rolled back if one of them fails.
 
-And the layouts that GPUs had before they were first changed, with the way back to them.
+Also the record of the layouts that GPUs had before their first change, and how they are restored.
 """
 
 from __future__ import annotations

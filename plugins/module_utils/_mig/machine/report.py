@@ -1,7 +1,7 @@
 # Copyright (c) 2026, the gpu.node authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""What is reported of each GPU's layout: as it was, as it is, and what became of its instances."""
+"""The report on each GPU's layout: before, after, and the instances that were kept, created and destroyed."""
 
 from __future__ import annotations
 

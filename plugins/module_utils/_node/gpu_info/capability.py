@@ -1,7 +1,7 @@
 # Copyright (c) 2026, the gpu.node authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""The capability behind gpu.node.gpu_info: it only looks."""
+"""The capability behind gpu.node.gpu_info, which only reads."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, the gpu.node authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""The part of a capability that has its work done again at boot: reading and changing its file and units."""
+"""The file and the units of a module's work at boot: reading and changing them."""
 
 from __future__ import annotations
 

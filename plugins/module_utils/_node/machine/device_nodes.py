@@ -1,7 +1,7 @@
 # Copyright (c) 2026, the gpu.node authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""The device nodes that all GPUs share: without them CUDA starts in no container, whichever GPU that has."""
+"""The device nodes that all GPUs share, without which CUDA starts in no container."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, the gpu.node authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""What the node shows without NVML: the PCI bus, the loaded driver, and files of processes."""
+"""Facts of the node without NVML: the PCI bus, the loaded driver, and files of processes."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, the gpu.node authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""The change in service that has begun on a node and has not ended."""
+"""The change in service on a node that has begun and not ended."""
 
 from __future__ import annotations
 

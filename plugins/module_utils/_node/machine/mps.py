@@ -1,7 +1,7 @@
 # Copyright (c) 2026, the gpu.node authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""MPS servers without clients, which are no work and end where a change needs their GPU."""
+"""MPS daemons, and servers without clients, which are ended for changes of their GPU."""
 
 from __future__ import annotations
 

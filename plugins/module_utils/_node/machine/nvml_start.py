@@ -1,7 +1,7 @@
 # Copyright (c) 2026, the gpu.node authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""An NVML that does not start: whether the driver is only to come, or is loaded and something else is wrong."""
+"""Why NVML does not start: the driver is not up yet, or it is loaded and something else is wrong."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, the gpu.node authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""What is in quarantine on the node's disk, and the GPUs that answer, by what outlives their slot."""
+"""The quarantine on the node's disk, and the identities of the GPUs that answer."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, the gpu.node authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""Package managers, and what a capability adds to a node: recorded first, so that it can be removed again."""
+"""Package managers, and the additions of a capability, which are recorded first so that they can be removed again."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, the gpu.node authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""The reset of GPUs: what has to make way on the node besides services, and the command."""
+"""The reset of GPUs: the command, and what is switched off for it besides services."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, the gpu.node authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""What the kubelet has given to pods: who has which device, and which GPU or MIG instance that is."""
+"""Devices that the kubelet has allocated to pods, and their GPUs and MIG instances."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, the gpu.node authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""What to do about a change that would take a GPU from somebody, and the refusal of it."""
+"""The refusal of a change that would take a GPU from its users, and what may be done about them."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, the gpu.node authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""A GPU goes from the device plugin to DRA, or back: who still has it by the way that it is to leave."""
+"""GPUs that change between device plugin and DRA, and the pods that still have them."""
 
 from __future__ import annotations
 

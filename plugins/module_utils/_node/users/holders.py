@@ -1,7 +1,7 @@
 # Copyright (c) 2026, the gpu.node authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""What is known to hold GPUs open for as long as it runs, and how each is stopped.
+"""Programs that hold GPUs open for as long as they run, and how each is stopped.
 
 The services are those that NVIDIA's mig-parted stops before it changes a GPU (deployments/systemd/hooks.sh, and
 service.sh of earlier releases), with nvidia-imex and nvidia-powerd of the driver's own packages; the labels are those

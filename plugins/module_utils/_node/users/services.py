@@ -1,7 +1,7 @@
 # Copyright (c) 2026, the gpu.node authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""Services that make way for a change: which may, and what is written down of them."""
+"""Services that may be stopped for a change, and the record of those that were."""
 
 from __future__ import annotations
 

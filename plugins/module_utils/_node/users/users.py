@@ -1,7 +1,7 @@
 # Copyright (c) 2026, the gpu.node authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""A process that has a GPU open, and what runs it: a pod, a container, or a service."""
+"""A process that has a GPU open, with its pod, container, or service."""
 
 from __future__ import annotations
 

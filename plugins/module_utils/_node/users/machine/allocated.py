@@ -1,7 +1,7 @@
 # Copyright (c) 2026, the gpu.node authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""What the kubelet has given to pods: from itself, or from its checkpoint where it does not answer."""
+"""Devices of pods, from the kubelet, or from its checkpoint if it does not answer."""
 
 from __future__ import annotations
 

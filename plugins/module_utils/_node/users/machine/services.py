@@ -1,7 +1,7 @@
 # Copyright (c) 2026, the gpu.node authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""Services that hold GPUs open make way for a change, and run again after it, whatever becomes of it."""
+"""Services that hold GPUs open: they are stopped for a change, and started after it in any case."""
 
 from __future__ import annotations
 

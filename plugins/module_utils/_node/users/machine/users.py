@@ -1,7 +1,7 @@
 # Copyright (c) 2026, the gpu.node authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""Who has a GPU open: processes, with the pod, container or service that runs each."""
+"""The processes that have a GPU open, with the pod, container or service of each."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, the gpu.node authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""Which GPUs the containers of pods have by their device nodes, whatever the kubelet remembers of them."""
+"""The GPUs of containers by their device nodes, which the kubelet may have forgotten."""
 
 from __future__ import annotations
 
