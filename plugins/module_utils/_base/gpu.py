@@ -279,6 +279,11 @@ class SettingsTold(t.NamedTuple):
     failed: t.Mapping[str, str] = {}
 
 
+def product_key(name: str) -> str:
+    """Return a product name for comparisons, without the vendor that NVIDIA's tools sometimes put before it."""
+    return name.strip().lower().replace("nvidia ", "", 1)
+
+
 class Links(t.NamedTuple):
     """A GPU's NVLinks that are up: to switches, and to other GPUs by their PCI address."""
 

@@ -12,7 +12,7 @@ import re
 import typing as t
 
 from .._base.errors import InputError, NodeError, readable
-from .._base.gpu import NVIDIA, GiProfile, Gpu, NvmlError
+from .._base.gpu import NVIDIA, GiProfile, Gpu, NvmlError, product_key
 from .._base.mig_profile import canonical, parse, shapes
 from .._base.text import json_data
 from .._base.text.config_map import unwrap_hint
@@ -58,15 +58,10 @@ class Spec(t.NamedTuple):
 
 def _passes(gpu: Gpu, device_filter: Filter) -> bool:
     if isinstance(device_filter, str):
-        return _product(device_filter) == _product(gpu.name)
+        return product_key(device_filter) == product_key(gpu.name)
     device, subsystem = device_filter
     is_device = device == gpu.pci_device_id << 16 | NVIDIA
     return is_device and subsystem in (None, gpu.pci_subsystem_id)
-
-
-def _product(name: str) -> str:
-    """Return a product name without the vendor that NVIDIA's tools sometimes put before it."""
-    return name.strip().lower().replace("nvidia ", "", 1)
 
 
 def _name(device: Device) -> str:

@@ -23,6 +23,7 @@ from .._base.gpu import (
     Profiles,
     SettingsTold,
     Value,
+    product_key,
     profile_number,
 )
 from .._base.text.json_data import is_whole
@@ -58,16 +59,11 @@ class Rule(t.NamedTuple):
 def _is(gpu: Gpu, name: str, text: str) -> bool:
     text = text.lower()
     if name == "model":
-        return fnmatch.fnmatchcase(_plain(gpu.name), _plain(text))
+        return fnmatch.fnmatchcase(product_key(gpu.name), product_key(text))
     if name == "pci":
         has_no_domain = text.count(":") == 1
         return (f"0000:{text}" if has_no_domain else text[-12:]) == gpu.pci_bus_id
     return text == {"uuid": gpu.uuid.lower(), "index": str(gpu.index)}[name]
-
-
-def _plain(model: str) -> str:
-    """Return a model's name without the vendor that NVIDIA's tools sometimes put before it."""
-    return model.strip().lower().replace("nvidia ", "", 1)
 
 
 def parse(rules: t.Sequence[t.Any]) -> t.Tuple[Rule, ...]:

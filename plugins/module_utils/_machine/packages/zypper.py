@@ -306,14 +306,12 @@ class Zypper(Rpm):
         before, more = (["--xmlout"], ["--dry-run"]) if dry else ([], [])
         return self._zypper([*before, *options, verb, *more, *args], check=not dry)
 
-    def _zypper(
-        self, command: t.Sequence[str], *, check: bool = True, good: t.Sequence[int] = GOOD
-    ) -> Completed:
+    def _zypper(self, command: t.Sequence[str], *, check: bool = True) -> Completed:
         options = ["--cache-dir", self._aside.name] if self._aside else []
         # zypper takes the first of several folders.
         options += () if "--reposd-dir" in command else self._repositories
         command = ["zypper", "--non-interactive", *options, *command]
-        return self._call(command, check=check, good=good)
+        return self._call(command, check=check, good=GOOD)
 
 
 def _names(change: Change) -> t.List[str]:
