@@ -27,14 +27,7 @@ class Right:
     def attributes(self) -> t.Dict[str, str]:
         """Return the resourceAttributes of a SelfSubjectAccessReview."""
         resource, _slash, subresource = self.resource.partition("/")
-        attributes = {
-            "verb": self.verb,
-            "group": self.group,
-            "resource": resource,
-            "subresource": subresource,
-            "name": self.name,
-            "namespace": self.namespace,
-        }
+        attributes = {**vars(self), "resource": resource, "subresource": subresource}
         return {key: value for key, value in attributes.items() if value}
 
 

@@ -119,27 +119,24 @@ class Evictions:
         self._reasons.pop(pod.uid, None)
 
     def _too_late(self, triage: t.Optional[Triage]) -> NodeError:
-        evicted = ", ".join(self.evicted) or "none"
-        hint = f"{self._stays} (evicted so far: {evicted}); "
+        details: t.Dict[str, t.Any] = {"evicted": self.evicted, "waited": self.waited}
         if triage is None:
-            return NodeError(
-                "the drain has not ended in time",
-                cause=f"the API server is away: {self._away}",
-                hint=hint + "see that the API server answers, and run again, which goes on here",
-                evicted=self.evicted,
-                waited=self.waited,
+            cause, remedy = (
+                f"the API server is away: {self._away}",
+                "see that the API server answers",
             )
-        blocked = {str(pod): self._reasons.get(pod.uid, ENDING) for pod in triage.to_go}
-        return NodeError(
-            "the drain has not ended in time",
-            cause="; ".join(f"{pod} ({reason})" for pod, reason in blocked.items()),
-            hint=hint
-            + "let its disruption budget allow the eviction (kubectl get pdb -A) or end the pod,"
-            " or raise gpu_nodes_drain_timeout, and run again, which goes on here",
-            evicted=self.evicted,
-            waited=self.waited,
-            blocked=[{"pod": pod, "reason": reason} for pod, reason in blocked.items()],
-        )
+        else:
+            reasons = {str(pod): self._reasons.get(pod.uid, ENDING) for pod in triage.to_go}
+            details["blocked"] = [{"pod": pod, "reason": reason} for pod, reason in reasons.items()]
+            cause = "; ".join(f"{pod} ({reason})" for pod, reason in reasons.items())
+            remedy = (
+                "let its disruption budget allow the eviction (kubectl get pdb -A) or end the pod,"
+                " or raise gpu_nodes_drain_timeout"
+            )
+        evicted = ", ".join(self.evicted) or "none"
+        stays = f"{self._stays} (evicted so far: {evicted})"
+        hint = f"{stays}; {remedy}, and run again, which goes on here"
+        return NodeError("the drain has not ended in time", cause=cause, hint=hint, **details)
 
 
 def refusal(triage: Triage, **details: t.Any) -> NodeError:
