@@ -16,7 +16,7 @@ import typing as t
 
 from .._base.knowledge import Absent, Knowledge, Known, Unknown
 
-# statx(2): with DONT_SYNC a network file system answers from its cache, so that a server that is down hangs nobody.
+# statx(2): with DONT_SYNC a network file system answers from its cache, and does not wait for a server that is down.
 AT_FDCWD, AT_STATX_DONT_SYNC, AT_SYMLINK_NOFOLLOW, STATX_TYPE = -100, 0x4000, 0x100, 0x1
 STATX_BYTES = 256
 MODE, DEVICE = struct.Struct("=28xH"), struct.Struct("=128xII")
@@ -25,7 +25,7 @@ ATTRIBUTES = struct.Struct("=8xQ40xQ")
 IMMUTABLE, APPEND_ONLY, MOUNT_ROOT = 0x10, 0x20, 0x2000
 FILE_SYSTEM = struct.Struct("=136xII")
 NUMBER = re.compile(r"([0-9]{1,10}):([0-9]{1,10})")
-# Of a container's /dev: a tenant fills it with what he likes, and mounts what he likes elsewhere.
+# Limits for a container's /dev, which a tenant can fill, and mount anything over.
 FOLDERS, MOST_NODES, LONGEST_MOUNTS = (("dev",), ("dev", "nvidia-caps")), 4096, 1 << 20
 IN_MEMORY = ("tmpfs", "devtmpfs")
 
@@ -117,7 +117,7 @@ def _file_system(path: str) -> str:
 
 @contextlib.contextmanager
 def _folder(*parts: str) -> t.Iterator[str]:
-    """Open a folder one level at a time, by no link but the first, and yield a path to it that nobody can change."""
+    """Open a folder one level at a time, by no link but the first, and yield a path to it that can't be redirected."""
     descriptor = os.open(parts[0], os.O_PATH | os.O_DIRECTORY)
     try:
         for part in parts[1:]:

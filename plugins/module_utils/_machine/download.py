@@ -15,13 +15,13 @@ import urllib.error
 from .._base.errors import NodeError
 from . import writers
 
-# Several times what NVIDIA's installers have: a mirror that goes on for ever must not fill the node's disk.
+# Several times the size of NVIDIA's installers: an endless answer of a mirror must not fill the node's disk.
 MAX_BYTES = 4 << 30
 MAX_SECONDS = 3600.0
 
 
 def _opened(address: str) -> t.Any:
-    """Return the answer of a server. What speaks HTTP is a tenth of what a module loads, and few runs need it."""
+    """Return the answer of a server. HTTP is imported here, as it is a tenth of a module's imports and rarely used."""
     from ansible.module_utils.urls import open_url
 
     return open_url(address, timeout=60.0)

@@ -145,8 +145,8 @@ class Host:
     ) -> t.Optional[str]:
         """Replace a file's text in one atomic step and return the backup's path, if one was made.
 
-        With a mode it is a file of ours: root's, in that mode, and never written through a link. Without one it is
-        somebody else's: it keeps its owner, mode and attributes, and a link to it stays one; a new one gets 0644.
+        With a mode it is a file of ours: root's, in that mode, and never written through a link. Without one it is a
+        foreign file: it keeps its owner, mode and attributes, and a link to it stays one; a new one gets 0644.
 
         Raises:
             NodeError: if it can't be written, or is no regular file, such as /dev/null under a masked unit.
@@ -187,7 +187,7 @@ class Host:
     find_hindrance = staticmethod(writers.find_hindrance)
 
     def chown(self, path: str, uid: int, gid: int) -> None:
-        """Give a file of somebody else back to its owner and group."""
+        """Restore the owner and group of a foreign file."""
         os.chown(path, uid, gid, follow_symlinks=False)
 
     def listdir(self, path: str) -> t.List[str]:
@@ -270,7 +270,7 @@ class Host:
     lock_holder = staticmethod(locks.record_lock_holder)
 
     def who_writes(self, folder: str) -> str:
-        """Return who else than root may change what is in a folder, empty if nobody may."""
+        """Return who else than root may change the files of a folder, empty if only root may."""
         return writers.who_writes(folder, sticky=True)
 
     def makedirs(self, path: str, mode: int = 0o755) -> None:

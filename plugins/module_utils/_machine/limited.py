@@ -17,7 +17,7 @@ from .host import Host
 
 POLL = 0.1
 BLOCK = 1 << 16
-# Seconds in which the kernel ends what was killed, unless a driver does not let go of it.
+# Seconds in which the kernel ends a killed process, unless it hangs in a driver.
 GRACE = 5.0
 
 
@@ -85,7 +85,7 @@ class Programs:
             raise ValueError("a process without a pipe")
         pipe, writes = process.stdout.fileno(), True
         while True:
-            # Not poll(): the child stays a zombie, so that its number is nobody else's before its group is killed.
+            # Not poll(): the child stays a zombie, so that its PID is not reused before its group is killed.
             status = os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOWAIT | os.WNOHANG)
             ended = status is not None
             if not writes:

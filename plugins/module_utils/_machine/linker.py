@@ -14,7 +14,7 @@ from .host import Host
 
 
 class Linker:
-    """Looks below ``root``, where somebody's / is seen on the node; all paths start at that /."""
+    """Finds libraries below ``root``, the / of a container or of the node; all paths start there."""
 
     def __init__(self, host: Host, root: str = "") -> None:
         self._host = host

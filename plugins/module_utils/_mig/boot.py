@@ -10,7 +10,7 @@ from .._base.services.mig import STATUS, UNIT
 
 CONFIG = "/etc/gpu-node/mig.json"
 # Seconds without any progress after which the unit counts as started, so that a broken driver does not keep a node from
-# its other work; what hangs is ended later.
+# its other work; a program that hangs is ended later.
 PATIENCE = 16
 # Ordering only: the unit starts nothing and nothing requires it, so that it can deadlock nothing. The program waits for
 # NVIDIA's own services itself, since those may take longer than a kubelet is to wait.

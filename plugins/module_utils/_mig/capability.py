@@ -40,7 +40,7 @@ from .machine.nvml import Back, Before, Changes, planned, read, remembered
 from .machine.report import report
 from .plan import GpuPlan, GpuState, Server, about, ends, plan_gpu, without_idle
 
-# When the kubelet is asked once more: while what is in use is waited for, and before a GPU is changed.
+# The greatest age of the kubelet's answer: during the wait for idle GPUs, and before a GPU is changed.
 ASK_AGAIN_SECONDS, LOOK_AGAIN_SECONDS = 5.0, 2.0
 
 

@@ -35,7 +35,7 @@ LEFT = (CHOSEN.rpartition("/")[0], ANSWER, ASKED.rpartition("/")[0])
 NAME = re.compile(r"([A-Za-z0-9]([A-Za-z0-9._-]{0,61}[A-Za-z0-9])?)?")  # a label's value
 HINT = "run gpu.node.mig again, which writes it"
 
-# It waits for what is in use, which may take days. A driver that hangs is given up after a quarter of an hour.
+# It waits until GPUs are idle, which may take days. A driver that hangs is given up after a quarter of an hour.
 UNIT_TEXT = f"""\
 # Written by gpu.node.mig.
 [Unit]

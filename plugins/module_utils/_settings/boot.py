@@ -23,7 +23,7 @@ SEEN = "/run/gpu-node/settings.json"
 VERSION, MOST_GPUS = 1, 1024
 PATIENCE = 8  # as for CDI, beside which it runs
 # Ordering only, as for MIG. The persistence daemon holds GPUs open, so it is stopped for another load of the driver and
-# for a reset, and its start is what follows them. The unit ends when it is done, so that it can be started again.
+# for a reset, and started after them. The unit ends when it has set the GPUs, so that it can be started again.
 SERVICE_TEXT = f"""\
 # Written by gpu.node.settings.
 [Unit]

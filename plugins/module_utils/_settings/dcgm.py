@@ -36,7 +36,7 @@ SETS = (POWER, POWER_PROFILES, *CLOCKS, ECC, COMPUTE)
 MODES = {"Unrestricted": "default", "Prohibited": "prohibited", "E. Process": "exclusive_process"}
 SWITCHES = {"Enabled": True, "Disabled": False}
 HEADER = re.compile(r"GPU ID: ([0-9]{1,4})")
-# A row of the list of GPUs; what else is told of one follows without its number.
+# A row of the list of GPUs; further rows of a GPU have no number.
 ROW = re.compile(r"^\| *([0-9]{1,4})? *\|(?: Device UUID: (\S+))?", re.MULTILINE)
 NUMBER = re.compile("[0-9]{1,6}")
 NUMBERS = re.compile("[0-9]{1,3}(,[0-9]{1,3})*")

@@ -20,7 +20,7 @@ WORD = re.compile(r"[A-Za-z0-9][A-Za-z0-9._+-]*")
 FINGERPRINT = re.compile(r"[0-9A-F]{40}|[0-9A-F]{64}")
 OWN_KEYS = "/etc/apt/keyrings/gpu-node-"
 RPM_FAMILIES = ("rhel", "suse")
-# The steps that decide what the package manager knows.
+# The steps that change the package manager's lists.
 BEFORE = frozenset({"repair", "repository", "sources", "refresh"})
 ADDRESS = "an address with http, https or file, without a password in it"
 

@@ -32,7 +32,7 @@ KEY_VALUE = (
 KEY_FIELD = re.compile(rf"(?is)[^=]*{KEYED}={KEY_VALUE}.*")
 # The end of the name in a heading. It is looked for first, so that no key of a long line is tried in vain.
 END_OF_IT = r"\][^\n\]]*\n"
-# A key with what follows it up to its value; an option of a command line; the heading of a table in TOML.
+# A key with the text up to its value; an option of a command line; the heading of a table in TOML.
 START = re.compile(
     rf"""(?ix)
     (?P<heading>^[ \t]*\[\[?(?=[^\n=]*{END_OF_IT})(?:(?!{END_OF_IT})[^\n=])*?(?:{NAME})[^\n=]*{END_OF_IT})

@@ -104,7 +104,7 @@ class Apt(AptSources):
         return apt.parse_dependencies(self._call_offline([*command, *sorted(names)]).out)
 
     def leftover(self, names: t.Collection[str], along: t.Collection[str]) -> t.Tuple[str, ...]:
-        # apt refuses to simulate the removal of what a package on hold needs, so it is asked what is unneeded.
+        # apt refuses to simulate the removal of dependencies of a package on hold, so it lists unneeded packages.
         free = self.removal(names).packages
         if not free:
             return ()

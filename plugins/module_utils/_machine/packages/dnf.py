@@ -47,7 +47,7 @@ class Dnf(Rpm):
     _unlocked: t.Tuple[str, ...] = UNLOCKED
     _query: t.Tuple[str, ...] = (*QUERY, "--showduplicates", "--qf", rpm.DNF_FORMAT)
     _everywhere: t.Tuple[str, ...] = ("--disable-modular-filtering",)
-    # The user's exclusions, with dnf 5 locks as well; what is removed is ours.
+    # Ignores the user's exclusions, with dnf 5 also locks, for packages of ours that are removed.
     _anyway = "--disableexcludes=all"
 
     def __init__(self, *values: t.Any) -> None:
@@ -96,7 +96,7 @@ class Dnf(Rpm):
         return "; ".join(self.unanswered.values()) if completed.rc == 0 else tail(completed)
 
     def update_aside(self) -> bool:
-        # dnf's cache is no state of the node: whatever asks dnf for anything fetches what has expired there.
+        # dnf's cache is no state of the node: any command of dnf fetches lists that have expired.
         return self._refresh().rc == 0
 
     def _refresh(self) -> Completed:
@@ -133,7 +133,7 @@ class Dnf(Rpm):
     def simulate(self, change: Change) -> Simulation:
         completed = self._transaction(change, dry=True)
         dnf_transaction = rpm.parse_dnf_transaction(completed.out)
-        # dnf skips what it cannot install, and exits as if there were nothing to do.
+        # dnf skips packages that it can't install, and reports that there is nothing to do if there are no others.
         if any(not rpm.has(dnf_transaction, name) for name in self._lacking(change)):
             raise self._no_way(completed, change)
         return dnf_transaction

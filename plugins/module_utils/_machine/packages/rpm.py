@@ -85,7 +85,7 @@ class Rpm(PackageManager):
         """Return the installed packages that provide capabilities or have files, which are absolute paths."""
         command = ["rpm", "-q", "--whatprovides", "--qf", "%{NAME}\\n", *capabilities]
         lines = self._host.run(command, check=False).out.split("\n")
-        # A line of several terms says that there is none.
+        # A line with blanks is an error: no package provides the capability.
         return frozenset(line for line in lines if line and " " not in line)
 
     def leftover(self, names: t.Collection[str], along: t.Collection[str]) -> t.Tuple[str, ...]:

@@ -301,7 +301,7 @@ class Zypper(Rpm):
         return self._transact("install", args, dry=dry)
 
     def _transact(self, verb: str, args: t.Sequence[str], *, dry: bool) -> Completed:
-        # The lists that the plan was made from; what is removed is in none.
+        # With the lists that the plan was made from; a removal needs none.
         options = ["--no-refresh"] if verb == "install" else OFFLINE
         before, more = (["--xmlout"], ["--dry-run"]) if dry else ([], [])
         return self._zypper([*before, *options, verb, *more, *args], check=not dry)

@@ -283,7 +283,7 @@ class Back(t.NamedTuple):
         return self
 
     def targets(self, states: t.Sequence[GpuState]) -> t.Dict[str, Target]:
-        """Return the targets of the GPUs that we changed and nobody else has changed since."""
+        """Return the targets of the GPUs that we changed and that no other program has changed since."""
         return {
             state.gpu.uuid: self.target(state, ())
             for state in states

@@ -11,7 +11,7 @@ import typing as t
 from ..._base.text import json_data
 from ..._base.text.shown import printable
 
-# Nobody but root makes cgroups outside of users' slices.
+# Only root makes cgroups outside of users' slices.
 UNIT = re.compile(r"/(?!user\.slice/)(?:[^/]+\.slice/)*([^/]+\.service)(?:/|$)")
 # Scopes of runc and crun under systemd, folders without it, and containerd's names where systemd is only asked.
 CONTAINER = re.compile(
