@@ -15,6 +15,7 @@ from .._base.errors import NodeError
 from .._base.gpu import GiProfile, GpuInstance
 from .._base.mig_profile import Placements, Shape, mask, parse, spread, usual_placements
 
+NO_ARRANGEMENT = "no arrangement on its memory grid holds all of them at once"
 Busy = t.Collection[t.Tuple[int, int]]
 T = t.TypeVar("T")
 
@@ -88,12 +89,12 @@ def arrange(
                 if not any(instance.changes for instance in arrangements[-1].keep):
                     break
             elif not fits and _complete(profiles, (), layout) is None:
-                raise _does_not_fit(layout)
+                raise _too_much(layout, NO_ARRANGEMENT)
             else:
                 fits = True
         if arrangements:
             return max(arrangements, key=stays)
-    raise _does_not_fit(layout)
+    raise _too_much(layout, NO_ARRANGEMENT)
 
 
 def _subsets(values: t.Sequence[T]) -> t.Iterator[t.Tuple[T, ...]]:
@@ -177,10 +178,6 @@ def media(name: str) -> str:
     attributes = parse(name).attributes
     names = attributes[1:].split(",")
     return next((attributes[0] + word for word in ("me", "me.all") if word in names), "")
-
-
-def _does_not_fit(layout: t.Mapping[str, int]) -> NodeError:
-    return _too_much(layout, "no arrangement on its memory grid holds all of them at once")
 
 
 def _too_much(layout: t.Mapping[str, int], cause: str, verb: str = "does") -> NodeError:
