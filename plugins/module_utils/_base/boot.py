@@ -1,7 +1,7 @@
 # Copyright (c) 2026, the gpu.node authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""What does a module's work again at boot: a file with its options, and the units that read it."""
+"""The work of a module at boot: a file with its options, and the units that read it."""
 
 from __future__ import annotations
 
@@ -11,17 +11,17 @@ from .errors import NodeError
 from .steps import Step
 
 PROGRAM = "/opt/gpu-node/bin/gpu-plugin"
-# What runs containers and starts pods: GPUs and their specification come before it.
+# The services that run containers and start pods: GPUs and their specification come before them.
 BEFORE = (
     "containerd.service docker.service crio.service kubelet.service k3s.service k3s-agent.service "
     "rke2-server.service rke2-agent.service k0sworker.service k0scontroller.service "
     "snap.microk8s.daemon-containerd.service podman-restart.service nomad.service incus.service lxc.service "
     "snap.lxd.daemon.service gpu-device-plugin.service"
 )
-# What runs at boot speaks with the driver and with nobody else. It is root, and keeps of root's rights those to change
-# MIG layouts, and those that nvidia-modprobe needs, which NVML runs where the module or a device node is missing: to
-# load modules and to make nodes. No DevicePolicy, PrivateDevices or ProtectClock: each closes the list of devices, and
-# no ProtectProc or ProcSubset, since the driver tells of MIG devices in /proc/driver.
+# The units at boot only talk to the driver. They run as root, and keep of root's capabilities those to change MIG
+# layouts, and those that nvidia-modprobe needs, which NVML runs if the module or a device node is missing: to load
+# modules and to make nodes. No DevicePolicy, PrivateDevices or ProtectClock: each closes the list of devices, and no
+# ProtectProc or ProcSubset, since the driver lists MIG devices in /proc/driver.
 SANDBOX = """\
 CapabilityBoundingSet=CAP_CHOWN CAP_MKNOD CAP_SYS_ADMIN CAP_SYS_MODULE
 IPAddressDeny=any
@@ -45,17 +45,17 @@ SystemCallFilter=@system-service @module
 TasksMax=512
 UMask=0022
 """
-# systemd adds up such lines. What would take a GPU from a container looks at the devices that it has.
+# systemd adds up such lines. Units that may take a GPU from a container read the devices that it has.
 LOOKS_AT_CONTAINERS = "CapabilityBoundingSet=CAP_DAC_READ_SEARCH CAP_SYS_PTRACE\n"
 
 
 def unit_file(unit: str) -> str:
-    """Return where a unit is written."""
+    """Return the path of a unit's file."""
     return f"/etc/systemd/system/{unit}"
 
 
 class BootState(t.NamedTuple):
-    """What the node has of it: the texts of the files, and systemd's view of the units."""
+    """The files and units on the node: the texts of the files, and systemd's properties of the units."""
 
     config: t.Optional[str]
     units: t.Mapping[str, t.Optional[str]]
@@ -64,9 +64,10 @@ class BootState(t.NamedTuple):
 
 
 class Boot(t.NamedTuple):
-    """The work of one module: its file, its unit, and in words what that does, and when again.
+    """The file and the unit that do a module's work again at boot.
 
-    ``path_unit`` starts the unit between boots too; ``status`` is where the unit says how it went.
+    ``does`` and ``again`` are phrases for what the unit does, and when. ``path_unit`` starts it between boots too;
+    ``status`` is the file in which it reports its result.
     """
 
     config: str
@@ -89,7 +90,7 @@ class Boot(t.NamedTuple):
         *,
         check_mode: bool,
     ) -> t.List[Step]:
-        """Return the steps to the wanted file and the texts of its units, or with None to none of it."""
+        """Return the steps that write the file and its units, or remove them if ``desired`` is None."""
         if desired is None:
             return self._removal() if {state.config, *state.units.values()} != {None} else []
         steps = []
@@ -100,17 +101,15 @@ class Boot(t.NamedTuple):
             if state.units.get(unit) != text:
                 params = {"write": {unit_file(unit): text}, "systemctl": [["daemon-reload"]]}
                 steps.append(Step("boot_unit", f"write {unit_file(unit)}", params))
-        states = [state.services.get(unit, {}) for unit in self.units]
-        enabled = all(properties.get("UnitFileState") == "enabled" for properties in states)
-        if not enabled or (self.path_unit and states[-1].get("ActiveState") != "active"):
+        services = [state.services.get(unit, {}) for unit in self.units]
+        enabled = all(service.get("UnitFileState") == "enabled" for service in services)
+        if not enabled or (self.path_unit and services[-1].get("ActiveState") != "active"):
             calls, summary = [["enable", unit] for unit in self.units], f"enable {self.unit}"
             if self.path_unit:
                 calls.append(["restart", self.path_unit])
                 summary += f", enable and start {self.path_unit}"
             steps.append(Step("boot_enable", summary, {"systemctl": calls}))
-        elif (
-            any(properties.get("NeedDaemonReload") == "yes" for properties in states) and not steps
-        ):
+        elif not steps and any(service.get("NeedDaemonReload") == "yes" for service in services):
             summary = f"have systemd read {', '.join(self.units)} again: their files are others"
             steps.append(Step("boot_unit", summary, {"systemctl": [["daemon-reload"]]}))
         if state.services.get(self.unit, {}).get("ActiveState") == "failed":

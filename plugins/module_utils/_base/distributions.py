@@ -1,7 +1,7 @@
 # Copyright (c) 2026, the gpu.node authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""The distributions that are supported, by what /etc/os-release calls them."""
+"""The supported distributions, by their names in /etc/os-release."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ import typing as t
 
 
 class Distribution(t.NamedTuple):
-    """Distributions whose packages are alike: their family, IDs in os-release, and releases by what that calls them.
+    """Distributions with the same kind of packages: their family, IDs in os-release, and releases by its names.
 
-    ``branches`` are those of the driver in releases whose own archive carries one for all their time. ``folder`` is
-    whose folders in NVIDIA's repository are theirs, by the major version, where they have none of their own.
+    ``branches`` are those of the driver in releases whose own archive keeps one for their lifetime. ``folder`` is the
+    name, before the major version, of the folders in NVIDIA's repository that they share, empty if they have their own.
     """
 
     family: str
@@ -60,13 +60,13 @@ FAMILIES = {**{name: distribution.family for name, distribution in BY_ID.items()
 
 
 def family(values: t.Mapping[str, str]) -> str:
-    """Return the family of a system by its ID, else by what it is like; empty for one that is not known."""
+    """Return the family of a system by its ID, or by ID_LIKE; empty if it is not known."""
     names = [values.get("ID", ""), *values.get("ID_LIKE", "").split()]
-    return next((FAMILIES[word] for word in names if word in FAMILIES), "")
+    return next((FAMILIES[name] for name in names if name in FAMILIES), "")
 
 
 def release(values: t.Mapping[str, str]) -> str:
-    """Return what os-release says of the release in the word that the releases know it by."""
+    """Return the release by which Distribution.releases knows a system, from os-release."""
     number = values.get("VERSION_ID", "")
     numbers = {"rhel": number.split(".")[0], "suse": number}
     return numbers.get(FAMILIES.get(values.get("ID", ""), ""), values.get("VERSION_CODENAME", ""))
@@ -80,27 +80,26 @@ def too_old(values: t.Mapping[str, str]) -> str:
 
 
 def supported(distribution: str, release: str) -> t.Optional[Distribution]:
-    """Return the distribution with an ID, None where it or its release is not supported."""
+    """Return the distribution with an ID, None if it or its release is not supported."""
     known = BY_ID.get(distribution)
     return known if known and release in known.releases else None
 
 
 def branch(distribution: str, release: str) -> str:
-    """Return the driver's branch that a release's own archive carries, empty where that is not known."""
+    """Return the driver's branch in a release's own archive, empty if it is not known."""
     known = supported(distribution, release)
     return known.branches.get(release, "") if known else ""
 
 
 def releases() -> t.Iterator[t.Tuple[Distribution, str, str]]:
-    """Yield each supported release: its distribution, its name in a file's, debian-12, and its name for a user."""
+    """Yield each supported release: its distribution, its name for files, such as debian-12, and its title."""
     for distribution in SUPPORTED:
         for codename, number in distribution.releases.items():
-            title = f"{distribution.title} {number}" + (
-                f" ({codename})" if codename != number else ""
-            )
-            yield distribution, f"{distribution.title.lower().replace(' ', '-')}-{number}", title
+            suffix = f" ({codename})" if codename != number else ""
+            name = f"{distribution.title.lower().replace(' ', '-')}-{number}"
+            yield distribution, name, f"{distribution.title} {number}{suffix}"
 
 
 def in_words() -> str:
-    """Return the supported releases, for a user."""
+    """Return the titles of the supported releases."""
     return ", ".join(title for _distribution, _name, title in releases())

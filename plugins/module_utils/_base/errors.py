@@ -1,7 +1,7 @@
 # Copyright (c) 2026, the gpu.node authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""The errors that a user can do something about."""
+"""The errors that a user can resolve."""
 
 from __future__ import annotations
 
@@ -17,8 +17,10 @@ OLD_LISTS = "the package lists are fetched"
 class NodeError(Exception):
     """A foreseeable failure: what went wrong, why, and what to do next.
 
-    ``details`` are JSON-able facts for machines; they become return values of the module. ``until`` says what a run
-    does before, where that may take the error away and a look at the node can't know, ``stays`` that nothing does.
+    Attributes:
+        details: JSON-able facts, which become return values of the module.
+        until: What a run does before that may resolve the error, which a plan can't know.
+        stays: Whether nothing that a run does before resolves it.
     """
 
     def __init__(self, message: str, *, cause: str = "", hint: str = "", **details: t.Any) -> None:
@@ -40,12 +42,12 @@ class NodeError(Exception):
 
 
 def damaged(path: str, error: Exception, hint: str) -> NodeError:
-    """Return the error where a file of ours can't be understood."""
+    """Return the error of a file of ours that can't be parsed."""
     return NodeError(f"{path} is damaged", cause=cut(str(error)), hint=hint)
 
 
 def not_ours(path: str, purpose: str) -> NodeError:
-    """Return the error if something else has written a file where ours is to be."""
+    """Return the error of a file that another program has written at the path of ours."""
     return NodeError(
         f"{path} is there, and gpu.node has not written it",
         cause=f"{purpose} would be written to a file of that name",
@@ -54,20 +56,20 @@ def not_ours(path: str, purpose: str) -> NodeError:
 
 
 def refuse_masked(unit: str, state: str, otherwise: str = "") -> None:
-    """Refuse to start a unit that somebody has switched off. ``state`` is its UnitFileState in systemd."""
+    """Refuse to start a unit that is masked. ``state`` is its UnitFileState in systemd."""
     if state.startswith("masked"):
         raise NodeError(f"{unit} is {state}, so it can't be started", hint=unmask(unit, otherwise))
 
 
 def unmask(unit: str, otherwise: str = "") -> str:
-    """Return the next step for a unit that is masked, or what to ask for instead."""
-    ways = [f"run systemctl unmask {unit}, then run again", *filter(None, [otherwise])]
-    return "; or ".join(ways)
+    """Return the next step for a masked unit, with another one if there is one."""
+    step = f"run systemctl unmask {unit}, then run again"
+    return f"{step}; or {otherwise}" if otherwise else step
 
 
 @contextlib.contextmanager
 def readable(path: str, hint: str) -> t.Iterator[None]:
-    """Call a file of ours damaged where what is done in a with statement shows that it can't be understood."""
+    """Turn errors of a with statement that parses a file of ours into a NodeError that it is damaged."""
     try:
         yield
     except (*MISREAD, RecursionError) as error:
@@ -79,22 +81,25 @@ class InputError(NodeError):
 
     @classmethod
     def of(cls, key: str, value: t.Any, expected: str) -> InputError:
-        """Name the key, the value that was found, and what was expected."""
+        """Return the error of a key, with its value and the expected one."""
         key = cut(key)
         return cls(f"{key}: {shown(value)} is not valid", cause=f"expected {expected}", key=key)
 
     @classmethod
     def exposed(cls, key: str, path: str, kind: str, writer: str) -> InputError:
-        """Refuse a path where not only root may write: the kind of path that it is, and who else may."""
+        """Return the error of a path that others than root may write to, with its kind and who may."""
         error = cls.of(key, path, f"{kind} that root alone may write to; {writer}")
-        error.hint = (
-            "chown root:root and chmod go-w what is named, or choose another path, then run again"
-        )
+        remedy = "chown root:root and chmod go-w what is named"
+        error.hint = f"{remedy}, or choose another path, then run again"
         return error
 
 
 def checked_timeout(seconds: int, option: str = "lock_timeout") -> int:
-    """Return the value of an option; InputError where it is no time."""
+    """Return the seconds of an option.
+
+    Raises:
+        InputError: if they are negative.
+    """
     if seconds < 0:
         raise InputError.of(option, seconds, "a number of seconds, not negative")
     return seconds

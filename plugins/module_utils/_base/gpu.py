@@ -1,7 +1,7 @@
 # Copyright (c) 2026, the gpu.node authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""GPUs: as plain values, on the PCI bus, by their device nodes, and the error of the library that tells of them."""
+"""GPUs as plain values, PCI devices, device nodes and settings, and the error of NVML."""
 
 from __future__ import annotations
 
@@ -87,7 +87,7 @@ class MigDevice:
 
 
 class GpuDevices(t.NamedTuple):
-    """A GPU with its MIG devices, none outside of MIG mode, or the error where they can't be read."""
+    """A GPU with its MIG devices, none outside of MIG mode, or the error if they can't be read."""
 
     gpu: Gpu
     migs: t.Tuple[MigDevice, ...] = ()
@@ -163,7 +163,7 @@ class GpuInstance:
 class Process:
     """A process on a GPU; the ids of instances are None on a whole GPU.
 
-    ``where`` is its pod, container or service in words, empty where that is not known.
+    ``where`` describes its pod, container or service, empty if that is not known.
     """
 
     pid: int
@@ -179,7 +179,7 @@ class Process:
 
 
 class Rows(t.NamedTuple):
-    """Memory rows that were replaced, by their errors, and whether any waits for a reset or could not be."""
+    """Numbers of remapped memory rows, by their errors, and whether a remapping waits for a reset or has failed."""
 
     correctable: int
     uncorrectable: int
@@ -197,10 +197,15 @@ class Fabric(t.NamedTuple):
 
 @dataclasses.dataclass(frozen=True)
 class FaultSigns:
-    """What a GPU and its driver tell of its faults; None is what is not supported.
+    """The signs of faults that a GPU and its driver report; None for those that are not supported.
 
-    ``recovery`` is NVML's number for what the driver asks for. ``sram_exceeded``: more errors in SRAM than NVIDIA
-    allows; ``repair_pending``: channels or TPCs are repaired at the next reset; ``unrepairable``: some memory never is.
+    Attributes:
+        recovery: NVML's number for the recovery action that the driver asks for.
+        rows: Its remapped memory rows.
+        sram_exceeded: Whether there are more errors in SRAM than NVIDIA allows.
+        repair_pending: Whether channels or TPCs are repaired at the next reset.
+        unrepairable: Whether some memory can't be repaired.
+        fabric: Its NVLink fabric.
     """
 
     recovery: t.Optional[int] = None
@@ -216,11 +221,14 @@ NOTHING_TOLD = FaultSigns()
 
 @dataclasses.dataclass(frozen=True)
 class Condition:
-    """A GPU's condition; None is what it does not tell.
+    """A GPU's condition; None for values that it does not report.
 
-    ``uncorrected`` counts the memory errors since the last reset or load of the driver that could not be corrected.
-    ``energy`` is what it consumed since the driver initialised it, in millijoules; ``persistent``: it stays initialised
-    while no process uses it. ``compute_mode`` is NVML's number.
+    Attributes:
+        signs: The signs of its faults.
+        uncorrected: The number of uncorrectable memory errors since the last reset or load of the driver.
+        energy: The energy that it has used since the driver initialised it, in millijoules.
+        persistent: Whether it stays initialised while no process uses it.
+        compute_mode: NVML's number of its compute mode.
     """
 
     signs: FaultSigns = NOTHING_TOLD
@@ -230,12 +238,12 @@ class Condition:
     compute_mode: t.Optional[int] = None
 
 
-# What a GPU can be set to, by the names that users have for it.
+# The settings of a GPU, by their names in options.
 PERSISTENCE, POWER, ECC, COMPUTE = "persistence", "power_limit", "ecc", "compute_mode"
 GPU_CLOCKS, MEMORY_CLOCKS, ACCOUNTING = "gpu_clocks", "memory_clocks", "accounting"
 POWER_PROFILES = "power_profiles"
 CLOCKS = (GPU_CLOCKS, MEMORY_CLOCKS)
-# In the order in which they are set: what keeps the others comes first.
+# In the order in which they are set: persistence mode, which keeps the others, comes first.
 NAMES = (PERSISTENCE, POWER, POWER_PROFILES, *CLOCKS, ECC, COMPUTE, ACCOUNTING)
 COMPUTE_MODES: t.Mapping[str, int] = {"default": 0, "prohibited": 2, "exclusive_process": 3}
 # By NVML's numbers; a board has some of them.
@@ -259,7 +267,7 @@ def profile_name(number: int) -> str:
 
 
 def profile_number(name: object) -> t.Optional[int]:
-    """Return NVML's number of a power profile, None where it is no name of one."""
+    """Return NVML's number of a power profile, None if there is none with this name."""
     if name in PROFILES:
         return PROFILES.index(str(name))
     match = UNNAMED.fullmatch(name) if isinstance(name, str) else None
@@ -268,14 +276,19 @@ def profile_number(name: object) -> t.Optional[int]:
 
 
 class SettingsTold(t.NamedTuple):
-    """What NVML tells of a GPU's settings. Power is in milliwatts, clocks are in MHz.
+    """The settings of a GPU that NVML reports. Power is in milliwatts, clocks are in MHz.
 
-    ``now`` has each setting that the GPU has, but for clocks, of which NVML tells no lock; ``ecc_next`` is the mode
-    after the next reset. ``power`` is what the board allows, ``clocks`` are those that it can run at, and ``running``
-    those that it does. ``energy`` is what it has used since it was initialised, in millijoules. ``profiles`` has the
-    board's power profiles, each with those that it conflicts with. ``enforced`` is what holds of a power limit and of
-    power profiles that were asked for. ``failed`` says of settings that could not be read why; what the GPU does not
-    have is nowhere.
+    Attributes:
+        now: The settings that the GPU has, except clocks, whose lock NVML does not report.
+        power: The limits that the board allows.
+        power_default: The board's default limit.
+        clocks: The clocks that it can run at.
+        running: The clocks that it runs at.
+        ecc_next: The ECC mode after the next reset.
+        energy: The energy that it has used since it was initialised, in millijoules.
+        profiles: The board's power profiles, each with those that it conflicts with.
+        enforced: The enforced power limit and power profiles.
+        failed: Why settings could not be read.
     """
 
     now: t.Mapping[str, Value]
@@ -288,6 +301,11 @@ class SettingsTold(t.NamedTuple):
     profiles: t.Mapping[str, Profiles] = {}
     enforced: t.Mapping[str, Value] = {}
     failed: t.Mapping[str, str] = {}
+
+
+def product_key(name: str) -> str:
+    """Return a product name for comparisons, without the vendor that NVIDIA's tools sometimes put before it."""
+    return name.strip().lower().replace("nvidia ", "", 1)
 
 
 class Links(t.NamedTuple):
@@ -363,7 +381,7 @@ class PciDevice:
 
 
 def nvidia_device(address: str, files: t.Mapping[str, t.Optional[str]]) -> t.Optional[PciDevice]:
-    """Return the device that sysfs files (vendor, device, class, numa_node) describe, if it is NVIDIA's."""
+    """Return the device that sysfs files (vendor, device, class, numa_node) describe, None if it is not NVIDIA's."""
     if _number(files.get("vendor")) != NVIDIA:
         return None
     device_id, pci_class = _number(files.get("device")) or 0, _number(files.get("class")) or 0
@@ -379,7 +397,7 @@ def nvidia_device(address: str, files: t.Mapping[str, t.Optional[str]]) -> t.Opt
 
 
 def architecture(device_id: int) -> str:
-    """Return the architecture's name in lower case, or an empty text for an id that is not known."""
+    """Return the name of the architecture with a PCI device id, in lower case; empty if it is not known."""
     # Blocks may lie within each other: the smallest that holds the id counts.
     blocks = [(last - first, name) for first, last, name in BLOCKS if first <= device_id <= last]
     return min(blocks)[1] if blocks else ""

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, the gpu.node authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""An answer that may be missing for two reasons: there is nothing, or it could not be asked for."""
+"""An answer that may be missing for two reasons: there is nothing, or it is not known."""
 
 from __future__ import annotations
 
@@ -13,19 +13,19 @@ T = t.TypeVar("T")
 
 @dataclasses.dataclass(frozen=True)
 class Known(t.Generic[T]):
-    """What was asked for."""
+    """The answer."""
 
     value: T
 
 
 @dataclasses.dataclass(frozen=True)
 class Absent:
-    """There is nobody who could have an answer, such as on a node without a kubelet."""
+    """There is nothing that could answer, such as on a node without a kubelet."""
 
 
 @dataclasses.dataclass(frozen=True)
 class Unknown:
-    """Whoever should know did not answer, or has forgotten. It is never taken for "nothing"."""
+    """The program that should know did not answer, or has forgotten. It is never taken for "nothing"."""
 
     reason: str
 

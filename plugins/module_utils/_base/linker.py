@@ -1,7 +1,7 @@
 # Copyright (c) 2026, the gpu.node authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""Where the dynamic linker finds libraries, by what ldconfig says of its cache, and where links lead."""
+"""The dynamic linker's libraries, from the output of ldconfig, and where links lead."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import typing as t
 
 MAX_LINKS = 40  # as the kernel
 ABIS = ("x86-64", "AArch64")
-COMPAT32_ABIS = ("",)  # of 32-bit x86 nothing is said
+COMPAT32_ABIS = ("",)  # ldconfig names none for 32-bit x86
 COMMON_FOLDERS = ("/usr/lib/x86_64-linux-gnu", "/usr/lib/aarch64-linux-gnu", "/usr/lib64")
 # Those of Debian and of the RPM distributions for 32-bit programs.
 COMPAT32_FOLDERS = ("/usr/lib/i386-linux-gnu", "/usr/lib")
@@ -30,7 +30,7 @@ def parse_ldconfig(text: str, abis: t.Sequence[str] = ABIS) -> t.List[Pair]:
 
 
 def default_folder(cache: t.Iterable[Pair]) -> t.Optional[str]:
-    """Return the distribution's own library folder: the one that has the C library."""
+    """Return the distribution's own library folder, which has the C library."""
     for name, path in cache:
         if name == "libc.so.6":
             folder = posixpath.dirname(path)
@@ -46,16 +46,16 @@ def search_folders(cache: t.Iterable[Pair]) -> t.List[str]:
 
 
 def compat32_folders(cache: t.Iterable[Pair]) -> t.List[str]:
-    """Return the folders where they keep those for 32-bit programs; ``cache`` is that of the others."""
+    """Return the folders where they keep libraries for 32-bit programs; ``cache`` has the node's own libraries."""
     debian, rpm = COMPAT32_FOLDERS
     folders = [f"{debian}{sub}" for sub in ("", "/nvidia/current", "/nvidia")]
     return folders if default_folder(cache) == rpm else [*folders, rpm]
 
 
 def resolve(path: str, readlink: t.Callable[[str], t.Optional[str]]) -> t.Optional[str]:
-    """Follow all links on a path, those of folders too; None where they go in circles.
+    """Follow all links on a path, also those of folders; None if they go in circles.
 
-    Absolute targets start again at the top that ``readlink`` knows, so a folder can stand for /.
+    Absolute targets are resolved from the root of ``readlink``, so a folder can stand for /.
     """
     todo, resolved, links = path.split("/")[::-1], [""], 0
     while todo:

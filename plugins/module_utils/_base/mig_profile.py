@@ -1,7 +1,7 @@
 # Copyright (c) 2026, the gpu.node authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""MIG profiles by their names, ``[<C>c.]<G>g.<M>gb[+attribute...|-attribute...]``, and the instances they come to."""
+"""MIG profiles by their names, ``[<C>c.]<G>g.<M>gb[+attribute...|-attribute...]``, and the instances of a layout."""
 
 from __future__ import annotations
 
@@ -38,7 +38,11 @@ class Profile(t.NamedTuple):
 
 
 def parse(name: t.Any, key: str = "profile") -> Profile:
-    """Parse a name; InputError names the key where it was found."""
+    """Parse a name; ``key`` is the option that has it.
+
+    Raises:
+        InputError: if it is no name of a profile.
+    """
     match = PATTERN.fullmatch(name.strip()) if isinstance(name, str) else None
     if match is None:
         raise InputError.of(key, name, FORM)
@@ -54,14 +58,14 @@ def parse(name: t.Any, key: str = "profile") -> Profile:
 
 
 def canonical(name: str, key: str = "profile") -> str:
-    """Return the one spelling of a profile; NVML's prefix ``MIG `` is dropped."""
+    """Return the canonical spelling of a profile; NVML's prefix ``MIG `` is dropped."""
     if isinstance(name, str) and name.startswith("MIG "):
         name = name[4:]
     return str(parse(name, key))
 
 
 def name_from_sizes(slices: int, memory_mb: int, total_bytes: int, enum: int) -> str:
-    """Return the name for drivers that do not tell it: memory is rounded to eighths of the GPU."""
+    """Return the name of a profile for drivers that don't report it: memory is rounded to eighths of the GPU."""
     total_gb = math.ceil(total_bytes / (1 << 30))
     fraction = math.ceil(8 * memory_mb * (1 << 20) / total_bytes) / 8
     memory_gb = math.floor(fraction * total_gb + 0.5)
@@ -81,7 +85,7 @@ class Shape(t.NamedTuple):
 
 
 def shapes(layout: t.Mapping[str, int], key: str = "mig-devices") -> t.Tuple[Shape, ...]:
-    """Return the GPU instances that a layout comes to, as mig-parted would make them.
+    """Return the GPU instances of a layout, as mig-parted would make them.
 
     Compute instances that are smaller than their GPU instance share one as long as they fit.
     """
@@ -120,7 +124,7 @@ def _fit(sizes: t.Tuple[int, ...], slices: int) -> bool:
 def usual_placements(slices: int) -> t.Dict[int, t.Tuple[int, ...]]:
     """Return where compute instances begin in a GPU instance of so many slices.
 
-    That is what NVML reports of every GPU so far; it can be asked only once the instance is there.
+    NVML reports the same for every GPU so far, but only once the instance is there.
     """
     return {
         size: tuple(range(0, slices - size + 1, 1 << (size - 1).bit_length()))

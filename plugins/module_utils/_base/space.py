@@ -1,7 +1,7 @@
 # Copyright (c) 2026, the gpu.node authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""Free space on file systems, and what is needed of it in more than one place."""
+"""Free space on file systems, and a size that several parts need."""
 
 from __future__ import annotations
 

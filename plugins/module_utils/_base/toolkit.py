@@ -1,7 +1,7 @@
 # Copyright (c) 2026, the gpu.node authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""Which versions of the NVIDIA container toolkit are safe to use."""
+"""The versions of the NVIDIA container toolkit that are safe to use."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ NUMBER = re.compile(r"\bv?(\d{1,9})\.(\d{1,9})\.(\d{1,9})([~-](?:0\.\d{1,9}\.)?r
 
 
 def number(text: str) -> t.Optional[Version]:
-    """Return the version in a package's version or in what a program tells; None where there is none.
+    """Return the version in a package's version or in a program's output, None if there is none.
 
     A release candidate counts as older than its release.
     """
@@ -30,13 +30,13 @@ def number(text: str) -> t.Optional[Version]:
 
 
 def is_safe(text: str) -> bool:
-    """Return whether a version, in whatever text it is, has the known fixes."""
+    """Return whether the version in a text has the known fixes."""
     version = number(text)
     # 1.19.1 of a release candidate is (1, 19, 1, -1), and must not count as more than (1, 19, 1).
     return version is not None and (*version, 0)[:4] >= (*MINIMUM, 0)
 
 
 def described(text: str) -> str:
-    """Return a version as people write it, from what a program prints."""
+    """Return the version in a program's output as text."""
     match = NUMBER.search(text)
     return match[0].lstrip("v") if match else "unknown"

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, the gpu.node authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""What the roles call the options of their modules, so that an error names what its reader has set."""
+"""The variables of the roles for the options of their modules, so that errors name what the user has set."""
 
 from __future__ import annotations
 
@@ -14,21 +14,21 @@ OPTION = re.compile(r"[a-z_]+(?:\.[a-z_0-9]+)?")
 
 
 def option(module: str, key: str) -> str:
-    """Return the option that a key such as config.mig-configs.half[0] is in, empty where it has no variable."""
+    """Return the option of a key such as config.mig-configs.half[0], empty if it has no variable."""
     match = OPTION.match(key)
-    whole = match.group() if match else ""
-    known = VARIABLES.get(module, {})
-    return next((name for name in (whole, whole.partition(".")[0]) if name in known), "")
+    path = match.group() if match else ""
+    variables = VARIABLES.get(module, {})
+    return next((name for name in (path, path.partition(".")[0]) if name in variables), "")
 
 
 def in_variables(module: str, key: str) -> str:
-    """Return a key with its option as the role calls it: mig_config.mig-configs.half[0]."""
+    """Return a key with the role's variable for its option: mig_config.mig-configs.half[0]."""
     path = option(module, key)
     return f"{VARIABLES[module][path]}{key[len(path) :]}" if path else key
 
 
 def about(module: str, error: NodeError) -> str:
-    """Return an error's text, with the variable where it is about an option that has one of another name."""
+    """Return an error's text, with the role's variable if it is about an option that has one."""
     key, text = str(error.details.get("key", "")), str(error)
     path = option(module, key)
     return text.replace(f"{key}: ", f"{key} ({VARIABLES[module][path]}): ", 1) if path else text

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, the gpu.node authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""Whether containers can take GPUs that the kubelet did not give them, by a variable of their image."""
+"""Whether containers can get GPUs that are not allocated to them, by a variable of their image."""
 
 from __future__ import annotations
 
@@ -12,17 +12,17 @@ from .text.json_data import table
 from .text.shown import cut
 
 TOOLKIT_CONFIG = "/etc/nvidia-container-runtime/config.toml"
-# What these allocate reaches containers through NVIDIA's runtime only, which reads the variable.
+# With these strategies devices reach containers only through NVIDIA's runtime, which reads the variable.
 BY_HANDLER = ("envvar", "volume-mounts")
 BY_CDI = ("cdi-annotations", "cdi-cri")
 BY_DEFAULT = ("envvar",)  # as NVIDIA's plugin has it
-# Of the toolkit's configuration, at its top level, with what NVIDIA's runtime takes where they are missing.
+# Keys of the toolkit's configuration, at its top level, with their defaults in NVIDIA's runtime.
 BY_VARIABLE = "accept-nvidia-visible-devices-envvar-when-unprivileged", True
 BY_MOUNTS = "accept-nvidia-visible-devices-as-volume-mounts", False
 
 
 def strategies(config: t.Any) -> t.Tuple[str, ...]:
-    """Return the strategies of a configuration, as far as it is one."""
+    """Return the strategies of a configuration, which may be invalid."""
     chosen = value_at(config, "flags", "plugin", "deviceliststrategy")
     if isinstance(chosen, str):
         return (chosen,)
@@ -30,7 +30,7 @@ def strategies(config: t.Any) -> t.Tuple[str, ...]:
 
 
 def value_at(config: t.Any, *keys: str) -> t.Any:
-    """Return what a configuration has at keys, whose case does not count. None if there is nothing."""
+    """Return the value of a configuration at nested keys, whose case does not count; None if there is none."""
     for key in keys:
         known = {str(name).casefold(): value for name, value in table(config).items()}
         config = known.get(key)
@@ -38,15 +38,15 @@ def value_at(config: t.Any, *keys: str) -> t.Any:
 
 
 def by_handler_alone(config: t.Any) -> t.Tuple[str, ...]:
-    """Return the strategies of a configuration where none of them reaches a container without NVIDIA's runtime."""
+    """Return the strategies of a configuration if none of them works without NVIDIA's runtime, otherwise none."""
     chosen = strategies(config)
     return chosen if set(chosen) <= set(BY_HANDLER) else ()
 
 
 def warning(chosen: t.Sequence[str], toolkit: t.Optional[str]) -> str:
-    """Return a warning, or nothing where images have no say.
+    """Return a warning if images can name GPUs, or an empty text.
 
-    ``toolkit`` is the text of the container toolkit's configuration, None where there is none.
+    ``toolkit`` is the text of the container toolkit's configuration, None if there is none.
     """
     used = [strategy for strategy in chosen if strategy in BY_HANDLER]
     if not used:
@@ -77,8 +77,7 @@ def warning(chosen: t.Sequence[str], toolkit: t.Optional[str]) -> str:
 
 
 def _load(text: str) -> t.Dict[str, t.Any]:
-    from .text import (
-        toml_data,
-    )  # most nodes have no toolkit, and the device plugin is to stay small
+    # Imported only here: most nodes have no toolkit, and the device plugin has to stay small.
+    from .text import toml_data
 
     return toml_data.loads(text)

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, the gpu.node authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""The pods of a node as the API server shows them, and whether they have GPUs."""
+"""The pods of a node in the API server's answers, and whether they have GPUs."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ VENDOR = "nvidia.com/"
 EXTENDED_CLAIM = "extendedResourceClaimStatus"  # of a pod's status (core/v1)
 # The driver of GPUs and that of compute domains, which connect them.
 DRA_DRIVERS = ("gpu.nvidia.com", "compute-domain.nvidia.com", DRIVER)
-HIDDEN = ("", "void", "none")  # what NVIDIA_VISIBLE_DEVICES has where a container gets no GPU
+HIDDEN = ("", "void", "none")  # of NVIDIA_VISIBLE_DEVICES, if a container gets no GPU
 # Programs of NVIDIA's that open GPUs without asking the kubelet for any.
 OPENERS = (
     "dcgm",
@@ -35,7 +35,7 @@ OPENERS = (
 
 
 class Owner(t.NamedTuple):
-    """The object that makes a pod again: its apiVersion, name and UID, as the pod has them."""
+    """The controller of a pod: its apiVersion, name and UID, as the pod has them."""
 
     version: str = ""
     name: str = ""
@@ -47,10 +47,13 @@ NOBODY = Owner()
 
 @dataclasses.dataclass(frozen=True)
 class Pod:
-    """A pod; ``controller`` is the kind of the object that makes it again, empty where there is none.
+    """A pod.
 
-    ``gpus`` are the resources and claims by which it was given GPUs, ``opens`` tells whether it may
-    have some open that it was not given, and ``claims`` are the names of its ResourceClaims.
+    Attributes:
+        controller: The kind of its controller, empty if it has none.
+        gpus: The resources and claims by which GPUs are allocated to it.
+        claims: The names of its ResourceClaims.
+        opens: Whether it may have GPUs open that are not allocated to it.
     """
 
     namespace: str
@@ -75,15 +78,15 @@ class Pod:
 def read(answer: Json) -> Pod:
     """Return the pod in an answer; its claims and its DaemonSet still have to be looked up.
 
-    A static pod is its node's, which nobody else can say for long: what has an owner that is not there is collected as
-    garbage. KeyError, TypeError: it is none.
+    A static pod is owned by its node. No other pod can claim that for long: an object whose owner does not exist is
+    collected as garbage.
+
+    Raises:
+        KeyError: if the answer is no pod; or TypeError.
     """
     meta, spec, status = answer["metadata"], answer["spec"], answer.get("status") or {}
-    owners = [
-        owner_reference
-        for owner_reference in meta.get("ownerReferences") or ()
-        if owner_reference.get("controller")
-    ]
+    references = meta.get("ownerReferences") or ()
+    owners = [reference for reference in references if reference.get("controller")]
     controller = str(owners[0]["kind"]) if owners else ""
     owner = Owner(*(str(owners[0].get(key) or "") for key in OWNER)) if owners else NOBODY
     of_node = (controller, owner.name) == ("Node", spec.get("nodeName"))
@@ -113,24 +116,30 @@ def read(answer: Json) -> Pod:
 
 def with_claims(pod: Pod, drivers: t.Mapping[str, t.Collection[str]]) -> Pod:
     """Return a pod with its claims for GPUs, by the drivers that each ResourceClaim has devices of."""
-    of_gpus = [claim for claim in pod.claims if set(drivers.get(claim, ())) & set(DRA_DRIVERS)]
-    claimed = tuple(f"claim {gpu}" for gpu in of_gpus)
+    claimed = tuple(
+        f"claim {claim}"
+        for claim in pod.claims
+        if not set(DRA_DRIVERS).isdisjoint(drivers.get(claim, ()))
+    )
     return dataclasses.replace(pod, gpus=pod.gpus + claimed)
 
 
 def daemonsets(pod: Pod) -> str:
-    """Return the API group in which a pod says that it has a DaemonSet; empty where it says none that can be."""
+    """Return the API group of the DaemonSet that a pod names as its controller, empty if it names none."""
     match = VERSION.fullmatch(pod.owner.version)
     return match[1] if match and pod.controller == DAEMONSET else ""
 
 
 def with_daemonset(pod: Pod, uid: str) -> Pod:
-    """Return a pod by the UID of the DaemonSet that it names: who makes pods may name any."""
+    """Return a pod without its controller unless it has the UID of the DaemonSet that it names.
+
+    A user who makes pods may name any owner.
+    """
     return pod if uid and uid == pod.owner.uid else dataclasses.replace(pod, controller="")
 
 
 def drivers(claim: Json) -> t.Tuple[str, ...]:
-    """Return the DRA drivers whose devices a ResourceClaim was given."""
+    """Return the DRA drivers whose devices are allocated to a ResourceClaim."""
     devices = ((claim.get("status") or {}).get("allocation") or {}).get("devices") or {}
     return tuple(str(result["driver"]) for result in devices.get("results") or ())
 
@@ -157,9 +166,7 @@ def _claims(spec: Json, status: Json) -> t.Iterator[str]:
     The scheduler makes one for extended resources that a DeviceClass has, such as nvidia.com/gpu.
     """
     statuses = status.get("resourceClaimStatuses") or ()
-    made = {
-        claim_status["name"]: claim_status.get("resourceClaimName") for claim_status in statuses
-    }
+    made = {entry["name"]: entry.get("resourceClaimName") for entry in statuses}
     for resource_claim in spec.get("resourceClaims") or ():
         name = resource_claim.get("resourceClaimName") or made.get(resource_claim["name"])
         if name:
@@ -172,8 +179,7 @@ def _claims(spec: Json, status: Json) -> t.Iterator[str]:
 def _opens_gpus(container: Json) -> bool:
     image = str(container.get("image") or "").partition("@")[0]
     program = image.rpartition("/")[2].partition(":")[0]
-    environment = {
-        variable["name"]: variable.get("value") for variable in container.get("env") or ()
-    }
+    variables = container.get("env") or ()
+    environment = {variable["name"]: variable.get("value") for variable in variables}
     visible = environment.get("NVIDIA_VISIBLE_DEVICES") or ""
     return program in OPENERS or visible not in HIDDEN

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, the gpu.node authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""What a kubeconfig's user must be allowed to do, and the rules of RBAC that allow it."""
+"""The rights that a kubeconfig's user needs, and the rules of RBAC that grant them."""
 
 from __future__ import annotations
 
@@ -25,21 +25,14 @@ class Right:
 
     @property
     def attributes(self) -> t.Dict[str, str]:
-        """Return what a SelfSubjectAccessReview asks about."""
+        """Return the resourceAttributes of a SelfSubjectAccessReview."""
         resource, _slash, subresource = self.resource.partition("/")
-        attributes = {
-            "verb": self.verb,
-            "group": self.group,
-            "resource": resource,
-            "subresource": subresource,
-            "name": self.name,
-            "namespace": self.namespace,
-        }
+        attributes = {**vars(self), "resource": resource, "subresource": subresource}
         return {key: value for key, value in attributes.items() if value}
 
 
 def of_cordon(node: str) -> t.Tuple[Right, ...]:
-    """Return what cordoning and uncordoning a node takes."""
+    """Return the rights to cordon and uncordon a node."""
     return Right("get", "nodes", name=node), Right("patch", "nodes", name=node)
 
 
@@ -47,7 +40,7 @@ OF_DRAIN = (Right("list", "pods"), Right("create", "pods/eviction"))
 
 
 def of_trial(node: str, namespace: str) -> t.Tuple[Right, ...]:
-    """Return what running pods on a node takes; what has its resources is in all namespaces."""
+    """Return the rights to run pods on a node; pods that have its resources are in all namespaces."""
     verbs = ("create", "get", "delete")
     looks = (Right("get", "nodes", name=node), Right("list", "pods"))
     return looks + tuple(Right(verb, "pods", namespace=namespace) for verb in verbs)
@@ -58,7 +51,7 @@ OF_DAEMONSETS = (Right("get", "daemonsets", "apps"),)
 
 
 def rules(missing: t.Iterable[Right]) -> str:
-    """Return the rules that a ClusterRole needs besides, as YAML."""
+    """Return the rules to add to a ClusterRole, as YAML."""
     verbs: t.Dict[t.Tuple[str, str], t.List[str]] = {}
     for right in missing:
         verbs.setdefault((right.group, right.resource), []).append(right.verb)

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, the gpu.node authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""Pods that try a node, one for each resource that it offers and with a claim for each class, and how they fared."""
+"""Pods that test a node, one for each resource, and one with a claim for each class, and their results."""
 
 from __future__ import annotations
 
@@ -26,16 +26,14 @@ Counts = t.Dict[str, int]
 
 
 def offered(node: Json) -> Counts:
-    """Return how many of each of NVIDIA's resources a Node has allocatable, of those that it has any."""
+    """Return how many of each of NVIDIA's resources a Node has allocatable, without those that it has none of."""
     allocatable = (node.get("status") or {}).get("allocatable") or {}
-    counts = {
-        name: _count(amount) for name, amount in allocatable.items() if name.startswith(VENDOR)
-    }
+    counts = _counts(allocatable)
     return {name: count for name, count in sorted(counts.items()) if count}
 
 
 def used(pods: t.Iterable[Json]) -> Counts:
-    """Return how many of each resource the pods of a node have that have not finished."""
+    """Return how many of each resource the unfinished pods of a node have."""
     total: Counts = {}
     for pod in pods:
         if (pod.get("status") or {}).get("phase") in FINISHED:
@@ -46,31 +44,30 @@ def used(pods: t.Iterable[Json]) -> Counts:
 
 
 def _asked(spec: Json) -> Counts:
-    """Return what a pod has: that of all its containers, or more where one before them had more."""
+    """Return a pod's resources: the sum of its containers, or those of an init container that has more."""
     total: Counts = {}
     for container in spec.get("containers") or ():
-        for name, count in _limits(container).items():
+        for name, count in _counts((container.get("resources") or {}).get("limits") or {}).items():
             total[name] = total.get(name, 0) + count
-    for init_container in spec.get("initContainers") or ():
-        for name, count in _limits(init_container).items():
+    for container in spec.get("initContainers") or ():
+        for name, count in _counts((container.get("resources") or {}).get("limits") or {}).items():
             total[name] = max(total.get(name, 0), count)
     return total
 
 
-def _limits(container: Json) -> Counts:
-    limits = (container.get("resources") or {}).get("limits") or {}
-    return {name: _count(limit) for name, limit in limits.items() if name.startswith(VENDOR)}
-
-
-def _count(quantity: t.Any) -> int:
-    """Return a whole number, as extended resources are; one of another form is none."""
-    return int(str(quantity)) if re.fullmatch(r"\d{1,9}", str(quantity)) else 0
+def _counts(quantities: Json) -> Counts:
+    """Return the counts of NVIDIA's resources, which are whole numbers; 0 for a quantity of another form."""
+    return {
+        name: int(str(quantity)) if re.fullmatch(r"\d{1,9}", str(quantity)) else 0
+        for name, quantity in quantities.items()
+        if name.startswith(VENDOR)
+    }
 
 
 def manifest(
     node: str, resource: str, namespace: str, image: str, command: t.Sequence[str], seconds: int
 ) -> t.Dict[str, t.Any]:
-    """Return a pod that the scheduler may put on this node alone, cordoned or tainted as it may be."""
+    """Return a pod that the scheduler may put on this node alone, even if it is cordoned or tainted."""
     on_node = {"key": "metadata.name", "operator": "In", "values": [node]}
     required = {"nodeSelectorTerms": [{"matchFields": [on_node]}]}
     affinity = {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": required}}
@@ -112,7 +109,7 @@ def manifest(
 
 
 def left_over(pods: t.Iterable[Json], node: str) -> t.List[t.Tuple[str, str]]:
-    """Return name and UID of the pods that earlier runs left for a node."""
+    """Return name and UID of the pods that earlier runs have left for a node."""
     return [
         (str(meta["name"]), str(meta["uid"]))
         for meta in (pod["metadata"] for pod in pods)
@@ -121,18 +118,18 @@ def left_over(pods: t.Iterable[Json], node: str) -> t.List[t.Tuple[str, str]]:
 
 
 def proven(pod: Json, *, to_the_end: bool) -> bool:
-    """Return whether a pod has shown what it is there for: that it runs, or ended well."""
+    """Return whether a pod has succeeded, or, unless it has to end, runs."""
     phase = (pod.get("status") or {}).get("phase")
     return phase == "Succeeded" or (phase == "Running" and not to_the_end)
 
 
 def failed(pod: Json) -> bool:
-    """Return whether a pod will not come to more."""
+    """Return whether a pod has failed."""
     return (pod.get("status") or {}).get("phase") == "Failed"
 
 
 def why(pod: Json) -> str:
-    """Return why a pod has not come further, in the words of scheduler, kubelet and runtime."""
+    """Return why a pod makes no progress, as reported by scheduler, kubelet and runtime."""
     status = pod.get("status") or {}
     for container_status in status.get("containerStatuses") or ():
         for kind in ("waiting", "terminated"):
@@ -151,33 +148,31 @@ def _joined(*texts: t.Any) -> str:
 
 
 def claims_rights(namespace: str) -> t.Tuple[Right, ...]:
-    """Return what trying claims takes beside what trying pods does."""
+    """Return the rights to try claims, besides those to try pods."""
     group, verbs = "resource.k8s.io", ("create", "list", "delete")
     more = (Right(verb, "resourceclaims", group, namespace=namespace) for verb in verbs)
     return (Right("list", "resourceslices", group), *more)
 
 
 def has_dra(node: Json) -> bool:
-    """Return whether a Node is labelled as one whose GPUs, or some of them, are given out by DRA."""
+    """Return whether a Node is labelled as one whose GPUs, or some of them, are allocated by DRA."""
     return ALLOCATION_LABEL in (node["metadata"].get("labels") or {})
 
 
 def classes(slices: Json) -> t.Tuple[str, ...]:
-    """Return the classes of which a node's slices, as they are listed, have devices of ours."""
-    ours = [
-        item["spec"] for item in slices.get("items") or () if item["spec"].get("driver") == DRIVER
-    ]
-    attributes = [
-        each.get("attributes") or {}
-        for slice_spec in ours
-        for each in slice_spec.get("devices") or ()
-    ]
-    types = {str(slice_spec.get("type", {}).get("string")) for slice_spec in attributes}
+    """Return the classes that devices of ours in a list of a node's slices belong to."""
+    specs = (item["spec"] for item in slices.get("items") or ())
+    types = {
+        str((device.get("attributes") or {}).get("type", {}).get("string"))
+        for spec in specs
+        if spec.get("driver") == DRIVER
+        for device in spec.get("devices") or ()
+    }
     return tuple(name for kind, name in CLASSES.items() if kind in types)
 
 
 def has_claims(pods: t.Iterable[Json]) -> bool:
-    """Return whether a pod of a node has claims of any driver, also by extended resources that a class has."""
+    """Return whether a pod of a node has claims of any driver, also for extended resources of a class."""
     statuses = ((pod, pod.get("status") or {}) for pod in pods)
     return any(
         pod["spec"].get("resourceClaims") or status.get(EXTENDED_CLAIM)
@@ -187,7 +182,7 @@ def has_claims(pods: t.Iterable[Json]) -> bool:
 
 
 def claims_folder(namespace: str) -> str:
-    """Return where claims are, as in a path."""
+    """Return the path of the claims of a namespace."""
     return f"{GROUP}/namespaces/{namespace}/resourceclaims"
 
 
@@ -210,13 +205,10 @@ def claim(name: str, namespace: str, node: str) -> t.Dict[str, t.Any]:
 
 
 def with_claim(pod: Json, name: str) -> t.Dict[str, t.Any]:
-    """Return a pod of the trial with a claim in the place of a resource."""
-    spec = pod["spec"]
-    resources = {"limits": dict(LIMITS), "requests": dict(REQUESTS)}
-    container = {
-        **spec["containers"][0],
-        "resources": {**resources, "claims": [{"name": "device"}]},
-    }
+    """Return a pod of the trial with a claim instead of a resource."""
+    spec, device = pod["spec"], [{"name": "device"}]
+    resources = {"limits": dict(LIMITS), "requests": dict(REQUESTS), "claims": device}
+    container = {**spec["containers"][0], "resources": resources}
     claims = [{"name": "device", "resourceClaimName": name}]
     return {**pod, "spec": {**spec, "containers": [container], "resourceClaims": claims}}
 
@@ -224,9 +216,7 @@ def with_claim(pod: Json, name: str) -> t.Dict[str, t.Any]:
 def unplaced(pod: Json) -> bool:
     """Return whether the scheduler finds no place for a pod."""
     conditions = (pod.get("status") or {}).get("conditions") or ()
-    reasons = (
-        condition.get("reason")
+    return any(
+        condition.get("type") == "PodScheduled" and condition.get("reason") == "Unschedulable"
         for condition in conditions
-        if condition.get("type") == "PodScheduled"
     )
-    return "Unschedulable" in reasons

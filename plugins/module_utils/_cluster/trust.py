@@ -1,7 +1,7 @@
 # Copyright (c) 2026, the gpu.node authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""What is believed on the way to a cluster and in it, where somebody else could take its place. Pure."""
+"""Warnings about servers and images that others could replace on the way to a cluster or in it. Pure."""
 
 from __future__ import annotations
 
@@ -13,21 +13,21 @@ from .._base.text.shown import shown
 
 
 def exposed(server: str, *, verifies: bool) -> str:
-    """Return a warning where others on the way could stand for an API server; empty where none can."""
+    """Return a warning if others on the network path can impersonate an API server; empty if they can't."""
     parts = urlsplit(server)
     if (parts.scheme == "https" and verifies) or _is_here(parts.hostname or ""):
         return ""
     unchecked = "checking its certificate (insecure-skip-tls-verify)"
-    how = unchecked if parts.scheme == "https" else "TLS"
+    missing = unchecked if parts.scheme == "https" else "TLS"
     address = parts._replace(netloc=parts.netloc.rpartition("@")[2]).geturl()
     return (
-        f"{address} is asked without {how}, so that anyone on the network path gets the kubeconfig's credentials. Next "
-        "step: name an address with https and the certificate-authority of its cluster in the kubeconfig"
+        f"{address} is asked without {missing}, so that anyone on the network path gets the kubeconfig's credentials."
+        " Next step: name an address with https and the certificate-authority of its cluster in the kubeconfig"
     )
 
 
 def unpinned(image: str, variable: str) -> str:
-    """Return a warning about an image that a variable names by its tag alone; empty where it has a digest."""
+    """Return a warning about an image that a variable names by its tag alone; empty if it has a digest."""
     if not image or "@sha256:" in image:
         return ""
     return (
@@ -51,7 +51,7 @@ def images(value: t.Any) -> t.Iterator[str]:
 
 
 def _is_here(host: str) -> bool:
-    """Return whether a host is this machine, to which nobody is on the way."""
+    """Return whether a host is this machine, which is reached without a network."""
     try:
         return ipaddress.ip_address(host).is_loopback
     except ValueError:

@@ -64,7 +64,7 @@ from .state import (
 )
 
 STATE = "/var/lib/gpu-device-plugin"
-# What the daemon keeps for the next process of its own.
+# The files that the daemon keeps for its next process.
 KEPT = (
     *(f"/run/gpu-node/{name}" for name in ("health.json", "health.clear", "time_slices.json")),
     STATE,
@@ -95,7 +95,7 @@ class DevicePluginCapability:
         self._first: t.Optional[PluginState] = None
         self._tries = False
         self._labels_left = ""
-        # What is done by one call, with the parameters of its step.
+        # Actions that are one call, with the parameters of the step.
         self._calls: t.Mapping[str, t.Callable[..., t.Any]] = {
             "python": self._packages.install,
             "venv_package": partial(self._packages.install, "debian", VENV),
@@ -111,7 +111,7 @@ class DevicePluginCapability:
     # --- observe ---
 
     def observe(self) -> PluginState:
-        """Read the environment, the files, the services and what the daemon says.
+        """Read the environment, the files, the services and the daemon's status.
 
         Raises:
             InputError: if others may write below the prefix, whose programs root runs.
@@ -185,7 +185,7 @@ class DevicePluginCapability:
 
     @staticmethod
     def _devices() -> t.Optional[t.FrozenSet[str]]:
-        """Return the UUIDs of GPUs and MIG devices, None where NVML cannot be asked."""
+        """Return the UUIDs of GPUs and MIG devices, None if NVML can't be asked."""
         try:
             with open_nvml() as nvml:
                 gpus = nvml.gpus()[0]
@@ -197,7 +197,11 @@ class DevicePluginCapability:
     # --- plan and apply ---
 
     def plan(self, state: PluginState) -> Plan:
-        """Plan; where the release must be made and its payload is not here, ask the action plugin for it."""
+        """Return the plan.
+
+        Raises:
+            NodeError: if the plan makes a release and the action plugin has to send its payload first.
+        """
         result, release = plan(state, self._desired, self._prefix), state.release
         warnings = [*result.warnings, *self._warnings(state)]
         if release.current == self._desired.digest and not release.damage:
@@ -208,12 +212,11 @@ class DevicePluginCapability:
         self._tries = tries(result.steps)
         needed = any(step.action == "release" for step in result.steps)
         if needed and not (self._params["payload"] or self._check_mode):
+            python = state.python
             raise NodeError(
                 "the device plugin's package is not on the node",
                 hint="run the module through ansible, whose action plugin sends it",
-                payload_needed=wheels(
-                    self._host, state.python.program, state.python.missing.offered
-                ),
+                payload_needed=wheels(self._host, python.program, python.missing.offered),
             )
         return dataclasses.replace(result, warnings=tuple(warnings))
 
@@ -232,7 +235,7 @@ class DevicePluginCapability:
         return tuple(f"{name}: {text}" for name, text in texts if text)
 
     def own(self, state: PluginState) -> OwnFiles:
-        """Return what is root's alone."""
+        """Return the files of ours."""
         if self._desired.state not in ("installed", "started"):
             return OwnFiles(self._host, record=RECORD)
         release = self._release(state.release.current)
@@ -253,7 +256,7 @@ class DevicePluginCapability:
         work(**step.params)
 
     def _do_release(self) -> None:
-        """Make the release beside the one in use, then switch; a half-made one is begun again."""
+        """Make the release beside the one in use, then switch to it."""
         host, release = self._host, self._release(self._desired.digest)
         python, payload = find(host, self._desired.python), self._params["payload"]
         with replacing(host, release):
@@ -267,9 +270,9 @@ class DevicePluginCapability:
         self._prune()
 
     def _prune(self) -> None:
-        """Remove old releases, but none that runs or may be put back."""
+        """Remove old releases, but none that runs or may be restored."""
         host, folder = self._host, f"{self._prefix}/releases"
-        proven = self._rollback.kept()
+        proven = self._rollback.read()
         running = {self._service(unit).release for unit in (UNIT, mps.UNIT, DRA_UNIT)}
         spared = {self._desired.digest, *running, proven.release if proven else ""} - {""}
         surplus = [name for name in host.listdir(folder) if name not in spared]
@@ -278,19 +281,22 @@ class DevicePluginCapability:
             host.remove(f"{folder}/{name}")
 
     def _check(self, path: str, text: str, release: str = "") -> t.Tuple[str, ...]:
-        """Let the parser of a release judge a configuration; return which devices would wait for whom.
+        """Check a configuration with the parser of a release; return warnings about devices that would wait for pods.
 
-        That of the release in use judges the one in force by the node's devices too. NodeError: it is refused.
+        That of the release in use also checks the one in force against the node's devices.
+
+        Raises:
+            NodeError: if it is refused.
         """
-        ours = path == self._desired.config_file  # the others are for another day
+        ours = path == self._desired.config_file  # the others are not used yet
         argv = [f"{release or self._prefix}/bin/gpu-plugin", "check-config", "-"]
         if ours and not release:
             argv.insert(2, "--node")
         completed = self._host.run(argv, check=False, stdin=text)
         if completed.rc:
-            where = "config" if ours else f"configs: {posixpath.basename(path)}"
+            key = "config" if ours else f"configs: {posixpath.basename(path)}"
             cause = of_check_config(completed.err or completed.out, "standard input")
-            raise NodeError(f"{where}: the device plugin refuses it", cause=cause, key=where)
+            raise NodeError(f"{key}: the device plugin refuses it", cause=cause, key=key)
         return held.expected(completed.out)
 
     def _do_config(self, path: str, text: str) -> None:
@@ -351,7 +357,7 @@ class DevicePluginCapability:
             state = self.observe()
 
     def _do_registration(self) -> None:
-        """Wait until a kubelet has registered all resources. NodeError: none has in time."""
+        """Wait until a kubelet has registered all resources."""
         start, timeout = time.monotonic(), self._params["wait_timeout"]
         while cause := _unregistered(self.observe()):
             if time.monotonic() - start >= timeout:
@@ -359,13 +365,13 @@ class DevicePluginCapability:
             self._await_news()
 
     def _await_news(self) -> None:
-        """Wait for the daemon to say something else, for a second at most."""
+        """Wait until the daemon writes its status again, for a second at most."""
         before, deadline = self._host.mtime(STATUS), time.monotonic() + LOOK_AGAIN_SECONDS
         while self._host.mtime(STATUS) == before and time.monotonic() < deadline:
             time.sleep(LOOK_SECONDS)
 
     def _do_unlabel(self, settings: str) -> None:
-        """Remove our labels. A node that has left its cluster can't, and goes on without."""
+        """Remove our labels; a node that has left its cluster can't, which is no error."""
         self._host.run(["systemctl", "stop", LABELS_UNIT], check=False)
         argv = [f"{self._prefix}/bin/gpu-plugin", "labels", "--config", CONFIG, "--remove"]
         env = env_variables(settings)
@@ -383,11 +389,11 @@ class DevicePluginCapability:
                 self._host.remove(left)
 
     def _do_stop_mps(self) -> None:
-        """End all daemons for good: the manager does that, and ends, when there are no settings any more."""
+        """End all MPS daemons: the manager does that, and ends, once there are no settings any more."""
         daemons, timeout = mps_daemons(self._host), self._params["wait_timeout"]
         for daemon in daemons:
             self._host.remove(mps.file(daemon.device))
-        systemctl(self._host, "start", mps.UNIT)  # one that was killed has to clean up too
+        systemctl(self._host, "start", mps.UNIT)  # also if it was killed, to clean up
         start = time.monotonic()
         while self._service(mps.UNIT).active:
             if time.monotonic() - start >= timeout:
@@ -399,12 +405,11 @@ class DevicePluginCapability:
             time.sleep(LOOK_AGAIN_SECONDS)
 
     def result(self, state: PluginState, plan: Plan) -> t.Dict[str, t.Any]:
-        """Report what is served; say whether the payload has to come for the plan to be carried out."""
-        served = state.serving.status.get("resources", {})
-        every = (
-            (name, count(resource), resource["registered"]) for name, resource in served.items()
-        )
-        resources = {name: {"devices": has, "registered": known} for name, has, known in every}
+        """Report the resources that are served, and why none is registered."""
+        resources = {
+            name: {"devices": count(resource), "registered": resource["registered"]}
+            for name, resource in state.serving.status.get("resources", {}).items()
+        }
         left = {"labels_left": self._labels_left} if self._labels_left else {}
         cause = _unregistered(state)
         missing = {"registration_missing": registration.warning(cause) if cause else ""}

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, the gpu.node authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""What programs say that the device plugin's deployment calls, as a user can use it."""
+"""Errors of the programs that the device plugin's deployment runs, for users."""
 
 from __future__ import annotations
 
@@ -24,32 +24,32 @@ WAY = (
 )
 RETRY = re.compile(r"^WARNING: Retrying \(.*$\n?", re.M)
 UNTRUSTED = "CERTIFICATE_VERIFY_FAILED"
-CERTIFICATE = re.compile(rf"{UNTRUSTED}\] (?P<why>[^'(\n]*)")
+CERTIFICATE = re.compile(rf"{UNTRUSTED}\] (?P<reason>[^'(\n]*)")
 CONNECTION = re.compile(
     r"(?:Failed to establish a new connection: |Tunnel connection failed: |ConnectTimeoutError\(.*?, )"
-    r"[\"']?(?:\[Errno -?\d+\] )?(?P<why>[^'\")\n]*)"
+    r"[\"']?(?:\[Errno -?\d+\] )?(?P<reason>[^'\")\n]*)"
 )
 LOGGED = re.compile(r"^\d{4}-\S+ (?:error|ERROR): ")
 
 
 def of_pip(text: str) -> t.Tuple[str, str]:
     """Return why pip could not install, and the next step."""
-    lines = CERTIFICATE.search(text)
-    if lines:
-        why = lines["why"].strip().replace("certificate verify failed: ", "")
-        return f"the node does not trust the certificate of the package index: {why}", AUTHORITY
-    lines = CONNECTION.search(text)
-    if lines:
-        return f"the package index does not answer: {lines['why'].strip()}", WAY
+    match = CERTIFICATE.search(text)
+    if match:
+        reason = match["reason"].strip().replace("certificate verify failed: ", "")
+        return f"the node does not trust the certificate of the package index: {reason}", AUTHORITY
+    match = CONNECTION.search(text)
+    if match:
+        return f"the package index does not answer: {match['reason'].strip()}", WAY
     return RETRY.sub("", text).strip() or text, INDEX
 
 
 def of_check_config(text: str, file: str) -> str:
-    """Return what the daemon refuses of a configuration, without where its log and the file had it."""
+    """Return why the daemon refuses a configuration, without the log's prefix and the file's line numbers."""
     text = LOGGED.sub("", text.strip())
     return re.sub(rf"(?:, first at |first at )?{re.escape(file)}: line \d+(?:: )?", "", text)
 
 
 def is_full(text: str, free: int) -> bool:
-    """Return whether a failure is a full disk's; some programs keep that to themselves."""
+    """Return whether a failure is that of a full disk, which some programs don't report."""
     return "No space left on device" in text or free < 1 << 20

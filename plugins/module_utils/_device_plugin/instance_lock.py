@@ -1,7 +1,7 @@
 # Copyright (c) 2026, the gpu.node authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""One device plugin a node: the file that it locks, and what is said where another has done so."""
+"""The lock that keeps a node to one device plugin, and the error of a second one."""
 
 from __future__ import annotations
 
@@ -14,19 +14,19 @@ POD = "the pod "
 
 
 def holder(name: str, *, pod: bool, service: bool, process: int) -> str:
-    """Return the words by which a device plugin calls itself; ``name`` is that of its host."""
+    """Return the description of a device plugin that it writes into the lock; ``name`` is that of its host."""
     if pod:
         return f"{POD}{name}"
     return SERVICE if service else f"process {process}"
 
 
 def is_pod(text: str) -> bool:
-    """Return whether it is one of the DaemonSet's."""
+    """Return whether a description is of one of the DaemonSet's pods."""
     return text.startswith(POD)
 
 
 def refusal(text: str, *, pod: bool) -> NodeError:
-    """Return the error of the second one, which is a pod or not."""
+    """Return the error of a second device plugin; ``text`` describes the first, ``pod`` is whether it is a pod."""
     error = NodeError(
         f"another device plugin serves the GPUs of this node: {text or 'a process that does not say which'}",
         cause="two would advertise the same GPUs to the kubelet, and give one GPU to two pods",

@@ -72,7 +72,7 @@ def plan(state: PluginState, desired: DesiredPlugin, prefix: str) -> Plan:
     if desired.state == "absent":
         steps = _absent(state, prefix)
     elif desired.state == "stopped":
-        # The services are stopped and everything is kept, for work on what they use.
+        # The services are stopped and all files stay, for work on the GPUs.
         services = state.services
         units = {LABELS_UNIT: services.labels, DRA_UNIT: services.dra, UNIT: services.daemon}
         steps = [
@@ -166,15 +166,11 @@ def _started(state: PluginState, desired: DesiredPlugin, release: t.List[Step]) 
     dra = _dra(state, desired, cause)
     changes = [*configs, *manager, *daemon, *dra, *labels]
     pause = []
-    if (
-        desired.labels is not None
-        and desired.config_file == CONFIG
-        and services.labels.active
-        and files.link is not None
-    ):
+    manages_labels = desired.labels is not None and services.labels.active
+    if manages_labels and desired.config_file == CONFIG and files.link is not None:
         summary = f"stop {LABELS_UNIT}, which would choose once more"
         pause.append(Step("pause", summary, {"unit": LABELS_UNIT}))
-    # The DRA driver ends before the device plugin gets GPUs of it: no GPU is ever given out by both.
+    # The DRA driver ends before the device plugin gets its GPUs: no GPU is ever allocated by both.
     handed_over: t.List[Step] = []
     if not desired.owners.dra:
         handed_over = _remove_service(files, DRA_UNIT) + _remove_file(files, DRA_SETTINGS)
@@ -182,7 +178,7 @@ def _started(state: PluginState, desired: DesiredPlugin, release: t.List[Step]) 
         summary = f"stop {DRA_UNIT} while GPUs change their owner"
         handed_over = [Step("pause", summary, {"unit": DRA_UNIT})]
     steps = [*pause, *release, *handed_over, *changes]
-    # What needs no kubelet is completed before a kubelet is waited for.
+    # All other steps come before the wait for a kubelet.
     alone = bool(registration.missing(status, listens=served.kubelet))
     if desired.require_kubelet and (daemon or alone):
         steps.append(Step("registration", "wait until a kubelet has registered the GPUs"))
@@ -190,7 +186,7 @@ def _started(state: PluginState, desired: DesiredPlugin, release: t.List[Step]) 
 
 
 def _dra(state: PluginState, desired: DesiredPlugin, cause: str) -> t.List[Step]:
-    """Return what brings the DRA driver up, once the device plugin gives out no GPU of it any more."""
+    """Return the steps that start the DRA driver, after the device plugin has stopped allocating its GPUs."""
     if not desired.owners.dra:
         return []
     files, service = state.files, state.services.dra
@@ -206,9 +202,9 @@ def _dra(state: PluginState, desired: DesiredPlugin, cause: str) -> t.List[Step]
 
 
 def _manager(manager: Service, files: PluginFiles, desired: DesiredPlugin) -> t.List[Step]:
-    """Return what brings the manager of MPS daemons up to date. They and their clients run on meanwhile.
+    """Return the steps that update the manager of MPS daemons, which run on meanwhile with their clients.
 
-    Where none runs the device plugin starts it as soon as there is something to share.
+    If no manager runs, the device plugin starts it as soon as a device is shared.
     """
     steps, unit = _write(_unit(desired, mps_units.UNIT), files), mps_units.UNIT
     if manager.active and (steps or manager.release != desired.digest):
@@ -263,7 +259,7 @@ def _write(
 def _service(
     unit: str, service: Service, desired: DesiredPlugin, files: t.Sequence[Step], cause: str
 ) -> t.List[Step]:
-    """Return what writes a service's files, and restarts it; ``cause`` where that is due in any case."""
+    """Return the steps that write a service's files, and restart it; with a ``cause`` in any case."""
     steps = list(files)
     if not service.enabled:
         steps.append(Step("enable", f"enable {unit}", {"unit": unit}))
@@ -302,7 +298,7 @@ def _absent(state: PluginState, prefix: str) -> t.List[Step]:
 
 
 def _unlabel(files: PluginFiles) -> t.List[Step]:
-    """Remove the node's labels, and the service that keeps them."""
+    """Return the steps that remove the node's labels, and the service that keeps them."""
     service = _remove_service(files, LABELS_UNIT)
     if SETTINGS not in files.texts:
         return service

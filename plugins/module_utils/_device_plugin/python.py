@@ -1,7 +1,7 @@
 # Copyright (c) 2026, the gpu.node authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""The Python that the device plugin's environment is made with, and what brings one where there is none."""
+"""The Python of the device plugin's environment, and the packages that provide one."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from .._base import distributions
 from .._base.errors import InputError, NodeError
 from .._base.steps import Step
 
-# Those that the list of libraries has wheels for.
+# The list of libraries has wheels for these.
 OLDEST, NEWEST = 10, 14
 EXPECTED = f"Python from 3.{OLDEST} to 3.{NEWEST}"
 PROGRAMS = ("python3", *(f"python3.{minor}" for minor in range(NEWEST, OLDEST - 1, -1)))
@@ -20,7 +20,7 @@ VARIABLES = {"python": "device_plugin_python", "install": "device_plugin_install
 
 
 class Family(t.NamedTuple):
-    """Systems with newer Pythons beside their own: whose packages they are, their names, and where they are."""
+    """Systems with packages of newer Pythons: their package manager, the packages' name, and how to enable them."""
 
     manager: str
     package: str
@@ -36,7 +36,7 @@ FAMILIES = {family.manager: family for family in (RHEL, SUSE)}
 
 
 def family(release: t.Mapping[str, str]) -> t.Optional[Family]:
-    """Return the family of a system by its /etc/os-release, None where there is only one Python."""
+    """Return the family of a system by its /etc/os-release, None if it has only one Python."""
     return FAMILIES.get(distributions.family(release))
 
 
@@ -48,7 +48,7 @@ def packages(family: Family, named: t.Optional[str]) -> t.List[str]:
 
 
 class Missing(t.NamedTuple):
-    """A node without a Python that will do: its system, what python3 says there, and the package that is offered."""
+    """A node without a usable Python: its system, the version of its python3, and the package that is offered."""
 
     system: str = ""
     python3: str = ""
@@ -60,7 +60,11 @@ NOTHING = Missing()
 
 
 def steps(missing: Missing, named: t.Optional[str], *, install: bool) -> t.List[Step]:
-    """Return what brings a Python. NodeError: nothing does, or the user has to say so."""
+    """Return the steps that install a Python.
+
+    Raises:
+        NodeError: if no package has one, or the user has to allow it.
+    """
     if install and missing.offered:
         manager = missing.family.manager if missing.family else ""
         params = {"family": manager, "package": missing.offered}
@@ -80,7 +84,5 @@ def _hint(missing: Missing) -> str:
         return f"set install_python ({VARIABLES['install']}) to true, which installs {missing.offered}, or {named}"
     if missing.family:
         return f"{missing.family.place}, or {named}"
-    system = missing.system or "the system"
-    return (
-        f"upgrade {system}, which has no other in its archive, or install one yourself and {named}"
-    )
+    system = f"{missing.system or 'the system'}, which has no other in its archive"
+    return f"upgrade {system}, or install one yourself and {named}"

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, the gpu.node authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""Whether a kubelet has registered the GPUs, and what is said where none has: before a node joins, none can have."""
+"""Whether a kubelet has registered the GPUs, and the messages if none has, as before a node joins."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ VARIABLE = "gpu_nodes_require_kubelet"
 
 
 def unregistered(status: t.Mapping[str, t.Any]) -> t.List[str]:
-    """Return the resources that no kubelet knows of, from the daemon's status."""
-    every = status.get("resources", {}).items()
-    return sorted(name for name, resource in every if not resource["registered"])
+    """Return the resources that no kubelet has registered, from the daemon's status."""
+    resources = status.get("resources", {}).items()
+    return sorted(name for name, resource in resources if not resource["registered"])
 
 
 def missing(status: t.Mapping[str, t.Any], *, listens: bool) -> str:
-    """Return why resources are not registered, an empty text where all are; ``listens``: a kubelet does."""
+    """Return why resources are not registered, empty if all are; ``listens`` is whether a kubelet does."""
     late = unregistered(status)
     if not late:
         return ""
@@ -31,7 +31,7 @@ def missing(status: t.Mapping[str, t.Any], *, listens: bool) -> str:
 
 
 def warning(cause: str) -> str:
-    """Return what is said where there may be no kubelet yet."""
+    """Return the warning if there may be no kubelet yet."""
     return (
         f"no kubelet has registered the GPUs yet ({cause}); this is fine before the node joins: the device plugin"
         f" registers them as soon as a kubelet listens there. Set {VARIABLE} to true where it must have been by now"
@@ -39,7 +39,7 @@ def warning(cause: str) -> str:
 
 
 def failure(cause: str, timeout: float) -> NodeError:
-    """Return the error where there has to be one."""
+    """Return the error if there has to be a kubelet."""
     return NodeError(
         f"after {timeout} s no kubelet has registered the GPUs, and {VARIABLE} is set",
         cause=cause,

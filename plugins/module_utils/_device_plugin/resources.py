@@ -13,7 +13,7 @@ HEALTHY, UNHEALTHY = "Healthy", "Unhealthy"  # as the kubelet has it
 
 
 def count(resource: t.Mapping[str, t.Any], health: str = "") -> int:
-    """Return how many devices a resource has, or how many of such ``health``; of a shared one its shares."""
+    """Return how many devices a resource has, or how many of this ``health``; the shares of a shared device count."""
     devices, shares = (table(resource.get(name)) for name in ("devices", "shares"))
     uuids = (uuid for uuid, device in devices.items() if health in ("", device))
     return sum(shared if is_whole(shared) else 1 for shared in map(shares.get, uuids))

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, the gpu.node authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""The configuration that the role device_plugin gives to its module: the user's, over the role's own."""
+"""The configuration that the role device_plugin passes to its module: the user's over the role's own."""
 
 from __future__ import annotations
 

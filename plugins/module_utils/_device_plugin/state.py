@@ -1,7 +1,7 @@
 # Copyright (c) 2026, the gpu.node authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""The state of the device plugin's deployment on a node, and the files that the module's options ask for."""
+"""The state of the device plugin's deployment on a node, and the desired one from the module's options."""
 
 from __future__ import annotations
 
@@ -56,9 +56,9 @@ class Service:
 
 
 class PythonState(t.NamedTuple):
-    """The Python for a release's environment. ``program`` is empty where none will do, which ``missing`` describes.
+    """The Python for a release's environment; ``program`` is empty if none is usable, which ``missing`` describes.
 
-    ``removal`` is there when packages were installed for environments and are to go.
+    ``removal`` is not None if packages were installed for environments and have to be removed.
     """
 
     program: str = ""
@@ -71,8 +71,7 @@ class PythonState(t.NamedTuple):
 class ReleaseState(t.NamedTuple):
     """The releases in the prefix; ``damage`` is the fault of the current one's environment.
 
-    ``linked`` tells that the links to it are there. ``beside`` are names in the prefix that the collection has not
-    made.
+    ``linked`` is whether the links to it are there, ``beside`` are names in the prefix that are not of the collection.
     """
 
     current: str = ""
@@ -85,7 +84,7 @@ class ReleaseState(t.NamedTuple):
 class PluginFiles(t.NamedTuple):
     """Units, configurations and the labels' settings: texts by path.
 
-    ``link`` is where the daemon's configuration leads to, if it is a link; ``config_digest`` is that of its text.
+    ``link`` is the target of the daemon's configuration if it is a link; ``config_digest`` is that of its text.
     """
 
     texts: t.Mapping[str, str] = {}
@@ -103,10 +102,12 @@ class PluginServices(t.NamedTuple):
 
 
 class DraState(t.NamedTuple):
-    """The DRA driver's part. ``late`` is why it does not serve, where it runs.
+    """The DRA driver's part.
 
-    ``moves`` tells that GPUs change their owner, device plugin or DRA; ``held`` names the pods and claims that have a
-    GPU which has to go to another owner, or where all goes, a device of DRA.
+    Attributes:
+        late: Why it does not serve, if it runs.
+        moves: Whether GPUs change their owner, device plugin or DRA.
+        held: The pods and claims that have a GPU that gets another owner, or a device of a driver that is removed.
     """
 
     late: str = ""
@@ -115,9 +116,9 @@ class DraState(t.NamedTuple):
 
 
 class ServingState(t.NamedTuple):
-    """The devices that are served: the daemon's status, and the node's own devices, None where they are not known.
+    """The devices that are served: the daemon's status, and the node's own devices, None if they are not known.
 
-    ``kubelet`` tells whether a kubelet listens, ``pod`` is a pod of the DaemonSet's that serves the node.
+    ``kubelet`` is whether a kubelet listens, ``pod`` is a pod of the DaemonSet that serves the node.
     """
 
     status: t.Mapping[str, t.Any] = {}
@@ -128,7 +129,7 @@ class ServingState(t.NamedTuple):
 
 
 class PluginState(t.NamedTuple):
-    """The state of a node: what the deployment has there, what runs, and what is served."""
+    """The state of a node: the deployment's files, its services, and the devices that are served."""
 
     python: PythonState
     release: ReleaseState
@@ -140,12 +141,15 @@ class PluginState(t.NamedTuple):
 
 @dataclasses.dataclass(frozen=True)
 class DesiredPlugin:
-    """What the user wants; ``configs`` are texts by path, ``units`` texts by name.
+    """The desired deployment.
 
-    Of several configurations the node's label chooses one; the first is the default. ``labels`` are
-    the settings of the process that labels the node: empty where there is to be none, None where
-    labels stay as they are. ``owners`` give GPUs to containers; ``dra_settings`` are the driver's, empty where it
-    has none; ``library`` is the one of HAMi-core that has to have a digest.
+    Attributes:
+        configs: Texts by path. The node's label chooses one of several; the first is the default.
+        units: Texts by name.
+        labels: The settings of the process that labels the node; empty for no process, None to leave it as it is.
+        dra_settings: The settings of the DRA driver, empty if it has none.
+        owners: The allocators of GPUs: device plugin or DRA.
+        library: The library of HAMi-core whose digest is verified.
     """
 
     state: str
@@ -167,7 +171,11 @@ class DesiredPlugin:
 
 
 def parse_desired(params: t.Mapping[str, t.Any]) -> DesiredPlugin:
-    """Return what the module's parameters ask for. NodeError: they do not go together."""
+    """Return the desired deployment from the module's parameters.
+
+    Raises:
+        NodeError: if they contradict each other.
+    """
     labels, named = params["labels"], params["configs"] or {}
     started = params["state"] == "started"
     check_configs(named, labels is not None or not started)
@@ -201,7 +209,12 @@ def _text(config: t.Mapping[str, t.Any]) -> str:
 
 
 def check_configs(configs: t.Mapping[str, t.Any], managed: bool) -> None:
-    """Check the names and shapes of configurations. InputError."""
+    """Check the names and shapes of configurations.
+
+    Raises:
+        InputError: if one is invalid.
+        NodeError: if no process chooses one of them.
+    """
     for name, config in configs.items():
         if not NAME.fullmatch(name):
             expected = "a name that can be a label's value, such as training"
@@ -217,7 +230,11 @@ def check_configs(configs: t.Mapping[str, t.Any], managed: bool) -> None:
 
 
 def settings(labels: t.Mapping[str, t.Any], *, choosing: bool) -> str:
-    """Return the settings' text, an empty one where there is nothing to run. InputError."""
+    """Return the text of the labels' settings, empty if no process has to run.
+
+    Raises:
+        InputError: if a label is invalid.
+    """
     idle = labels["output"] == "off" and not labels["condition"]
     if idle and not (choosing or labels["mig_by_label"]):
         return ""
@@ -240,7 +257,7 @@ def settings(labels: t.Mapping[str, t.Any], *, choosing: bool) -> str:
 
 
 def env_variables(text: t.Optional[str]) -> t.Dict[str, str]:
-    """Return the variables of a file for systemd's EnvironmentFile, none where there is none."""
+    """Return the variables of a file for systemd's EnvironmentFile, none if there is no file."""
     lines = (text or "").splitlines()
     pairs = (line.split("=", 1) for line in lines if "=" in line and line[0] != "#")
     return {

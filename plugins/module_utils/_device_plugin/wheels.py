@@ -58,9 +58,7 @@ def is_compatible(file: str, python: str, machine: str) -> bool:
     if "abi3" in abis:  # the stable ABI: built for a version, usable by all later ones
         usable_pythons |= {f"cp3{older}" for older in range(minor)}
     has_abi = not {"none", "abi3", f"cp3{minor}"}.isdisjoint(abis)
-    has_platform = any(
-        platform == "any" or platform.endswith(f"_{machine}") for platform in platforms
-    )
+    has_platform = "any" in platforms or any(tag.endswith(f"_{machine}") for tag in platforms)
     return has_abi and has_platform and not usable_pythons.isdisjoint(pythons)
 
 

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, the gpu.node authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""Character devices by their numbers, which the kernel opens them by, whatever their nodes are called."""
+"""Character devices by their numbers, whatever their nodes are called."""
 
 from __future__ import annotations
 
@@ -16,17 +16,16 @@ import typing as t
 
 from .._base.knowledge import Absent, Knowledge, Known, Unknown
 
-# statx(2): with DONT_SYNC a network file system answers from its cache, so that a server that is down hangs nobody.
+# statx(2): with DONT_SYNC a network file system answers from its cache, and does not wait for a server that is down.
 AT_FDCWD, AT_STATX_DONT_SYNC, AT_SYMLINK_NOFOLLOW, STATX_TYPE = -100, 0x4000, 0x100, 0x1
 STATX_BYTES = 256
 MODE, DEVICE = struct.Struct("=28xH"), struct.Struct("=128xII")
-ATTRIBUTES = struct.Struct(
-    "=8xQ40xQ"
-)  # and the mask of those that the kernel and the file system know
+# The attributes, and the mask of those that the kernel and the file system know.
+ATTRIBUTES = struct.Struct("=8xQ40xQ")
 IMMUTABLE, APPEND_ONLY, MOUNT_ROOT = 0x10, 0x20, 0x2000
 FILE_SYSTEM = struct.Struct("=136xII")
 NUMBER = re.compile(r"([0-9]{1,10}):([0-9]{1,10})")
-# Of a container's /dev: a tenant fills it with what he likes, and mounts what he likes elsewhere.
+# Limits for a container's /dev, which a tenant can fill, and mount anything over.
 FOLDERS, MOST_NODES, LONGEST_MOUNTS = (("dev",), ("dev", "nvidia-caps")), 4096, 1 << 20
 IN_MEMORY = ("tmpfs", "devtmpfs")
 
@@ -39,7 +38,7 @@ class Device(t.NamedTuple):
 
 
 def character_device(path: str) -> t.Optional[Device]:
-    """Return the character device that a path, such as /proc/<pid>/fd/3, leads to, None if it is none or is gone."""
+    """Return the character device that a path, such as /proc/<pid>/fd/3, leads to; None for any other file."""
     return _number(_statx(path))
 
 
@@ -61,17 +60,18 @@ def _number(answer: t.Optional[ctypes.Array[ctypes.c_char]]) -> t.Optional[Devic
 def _statx(path: str, flags: int = 0) -> t.Optional[ctypes.Array[ctypes.c_char]]:
     answer = ctypes.create_string_buffer(STATX_BYTES)
     name = ctypes.c_char_p(os.fsencode(path))
-    how = AT_STATX_DONT_SYNC | flags
-    if ctypes.CDLL(None).statx(AT_FDCWD, name, how, STATX_TYPE, answer) != 0:
-        return None
-    return answer
+    flags |= AT_STATX_DONT_SYNC
+    failed = ctypes.CDLL(None).statx(AT_FDCWD, name, flags, STATX_TYPE, answer)
+    return None if failed else answer
 
 
 def devices_in_dev(pid: int) -> Knowledge[t.FrozenSet[Device]]:
     """Return the character devices that have a node in the /dev of a process's mount namespace.
 
-    Absent: its /dev is this node's own, as with a hostPath volume. Only what is in memory is listed, so no server of
-    a tenant's file system is asked, and no link is followed.
+    Only file systems in memory are listed, so no server of a tenant's file system is asked, and no link is followed.
+
+    Returns:
+        Absent if its /dev is this node's own, as with a hostPath volume.
     """
     numbers: t.Set[Device] = set()
     try:
@@ -117,7 +117,7 @@ def _file_system(path: str) -> str:
 
 @contextlib.contextmanager
 def _folder(*parts: str) -> t.Iterator[str]:
-    """Open a folder one level at a time, by no link but the first, and yield a path to it that nobody can change."""
+    """Open a folder one level at a time, by no link but the first, and yield a path to it that can't be redirected."""
     descriptor = os.open(parts[0], os.O_PATH | os.O_DIRECTORY)
     try:
         for part in parts[1:]:
@@ -143,6 +143,6 @@ def parse_majors(text: t.Optional[str], prefix: str, *, exact: bool = False) -> 
 
 
 def parse_number(text: t.Optional[str]) -> t.Optional[Device]:
-    """Return a device number from a file ``dev`` of sysfs, such as "226:1"; None if it is none."""
+    """Return the device number in a file ``dev`` of sysfs, such as "226:1"; None if there is none."""
     match = NUMBER.fullmatch((text or "").strip())
     return Device(int(match[1]), int(match[2])) if match else None

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, the gpu.node authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""Files that come to the node, from the network or its own disk, and are what they should be."""
+"""Downloads, and copies of files on the node, with their checksums."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ import urllib.error
 from .._base.errors import NodeError
 from . import writers
 
-# Several times what NVIDIA's installers have: a mirror that goes on for ever must not fill the node's disk.
+# Several times the size of NVIDIA's installers: an endless answer of a mirror must not fill the node's disk.
 MAX_BYTES = 4 << 30
 MAX_SECONDS = 3600.0
 
 
 def _opened(address: str) -> t.Any:
-    """Return the answer of a server. What speaks HTTP is a tenth of what a module loads, and few runs need it."""
+    """Return the answer of a server. HTTP is imported here, as it is a tenth of a module's imports and rarely used."""
     from ansible.module_utils.urls import open_url
 
     return open_url(address, timeout=60.0)
@@ -30,7 +30,8 @@ def _opened(address: str) -> t.Any:
 def bring(location: str, target: str, sha256: str, *, mode: int = 0o700) -> None:
     """Copy a file from a path or an http(s) address to ``target``.
 
-    NodeError where it cannot be had, or where its SHA-256 differs; then ``target`` is as it was.
+    Raises:
+        NodeError: if it can't be read or its SHA-256 differs; ``target`` is then unchanged.
     """
     os.makedirs(os.path.dirname(target), exist_ok=True)
     try:
@@ -57,7 +58,8 @@ def bring(location: str, target: str, sha256: str, *, mode: int = 0o700) -> None
 def fetched(address: str, most: int, hint: str) -> str:
     """Return what is at an address with http, https or file, as text with surrogate escapes.
 
-    NodeError where it cannot be had, or has more than ``most`` bytes.
+    Raises:
+        NodeError: if it can't be read, or has more than ``most`` bytes.
     """
     try:
         with _opened(address) as source:
@@ -68,7 +70,7 @@ def fetched(address: str, most: int, hint: str) -> str:
 
 
 def _chunks(source: t.Any, location: str, most: int) -> t.Iterator[bytes]:
-    """Yield what comes, as it comes. NodeError: it is too much or takes too long."""
+    """Yield the data as it arrives, unless it is too much or takes too long."""
     length = (getattr(source, "headers", None) or {}).get("Content-Length") or ""
     if len(length) > 20 or (length.isdigit() and int(length) > most):
         raise _endless(location, f"it has {length[:20]} bytes, more than {most}")
@@ -86,9 +88,9 @@ def _chunks(source: t.Any, location: str, most: int) -> t.Iterator[bytes]:
         yield chunk
 
 
-def _endless(location: str, why: str) -> NodeError:
+def _endless(location: str, reason: str) -> NodeError:
     return NodeError(
-        f"{location} is given up: {why}",
+        f"{location} is given up: {reason}",
         cause="nothing of NVIDIA's is like that, and it would fill the node's disk",
         hint="check what answers at the address, or bring the file to the node and name its path",
     )

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, the gpu.node authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""Drop-ins of our units: what they add is a user's choice, what they set again may be what keeps a unit safe."""
+"""Drop-ins of our units: additions are the user's choice, but overrides may make a unit unsafe."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import typing as t
 from .host import Host
 
 UNITS = "/etc/systemd/system"
-# What stands before a unit of ours, and is read in its place.
+# Units in these folders are read instead of ours.
 CONTROL = ("/etc/systemd/system.control", "/run/systemd/system.control")
 # Of drop-ins with one name the first counts (systemd.unit(5)).
 FOLDERS = (
@@ -21,7 +21,7 @@ FOLDERS = (
     "/usr/local/lib/systemd/system",
     "/usr/lib/systemd/system",
 )
-# What leaves a unit at its work, and the node as protected from it as before.
+# Settings with which a unit works, and the node is as protected from it as before.
 HARMLESS = frozenset(
     {
         *(
@@ -54,33 +54,43 @@ OFF = ("", "no", "false", "off", "0", "auto", "root")
 
 
 def warnings(host: Host, units: t.Iterable[str]) -> t.Tuple[str, ...]:
-    """Return what to say of drop-ins that set again what our units set, and of units in the place of ours."""
-    overruled: t.Dict[str, t.Tuple[t.List[str], t.List[str]]] = {}
+    """Return warnings about drop-ins that override settings of our units, and about units that replace ours."""
+    # The settings, and the units that they are of, by the drop-in; both in order, each once.
+    overruled: t.Dict[str, t.Tuple[t.Dict[str, None], t.Dict[str, None]]] = {}
     messages = []
     for path in units:
         unit, ours = posixpath.basename(path), host.read(path) or ""
-        paths = (f"{folder}/{unit}" for folder in CONTROL)
-        messages += [_instead(path, unit) for path in paths if host.exists(path)]
+        messages += [
+            f"systemd reads {folder}/{unit} in the place of {UNITS}/{unit}. Next step: remove it, then run systemctl "
+            f"daemon-reload and systemctl restart {unit}"
+            for folder in CONTROL
+            if host.exists(f"{folder}/{unit}")
+        ]
         for drop_in in drop_ins(host, unit):
             for name in replaced(ours, host.read(drop_in) or ""):
-                names, of = overruled.setdefault(drop_in, ([], []))
-                names += [] if name in names else [name]
-                of += [] if unit in of else [unit]
-    return (*messages, *(_warning(path, *both) for path, both in overruled.items()))
+                names, overruled_units = overruled.setdefault(drop_in, ({}, {}))
+                names[name] = overruled_units[unit] = None
+    for drop_in, (names, overruled_units) in overruled.items():
+        each = "" if len(overruled_units) == 1 else "each of "
+        messages.append(
+            f"{drop_in} overrides what {each}{', '.join(overruled_units)} sets, or may keep it from its work: "
+            f"{', '.join(names)}. Next step: remove that from the file, then run systemctl daemon-reload and systemctl "
+            f"restart {' '.join(overruled_units)}; other settings may stay"
+        )
+    return tuple(messages)
 
 
 def drop_ins(host: Host, unit: str) -> t.List[str]:
-    """Return the drop-ins that systemd reads for a unit: its own, those of a part of its name, those of its type."""
+    """Return the drop-ins that systemd reads for a unit: its own, those of prefixes of its name, those of its type."""
     stem, dot, kind = unit.rpartition(".")
     parts = stem.split("-")
     names = [unit, *("-".join(parts[:at]) + f"-{dot}{kind}" for at in range(len(parts) - 1, 0, -1))]
     paths: t.Dict[str, str] = {}
     for folder in FOLDERS:
         for name in (*names, kind):
-            place = f"{folder}/{name}.d"
-            for file in host.listdir(place):
+            for file in host.listdir(f"{folder}/{name}.d"):
                 if file.endswith(".conf"):
-                    paths.setdefault(file, f"{place}/{file}")
+                    paths.setdefault(file, f"{folder}/{name}.d/{file}")
     return list(paths.values())
 
 
@@ -110,16 +120,12 @@ def replaced(unit: str, drop_in: str) -> t.List[str]:
 
 
 def _is_harmless(setting: str, value: str, ours: t.Sequence[str]) -> bool:
-    """Return whether a unit goes on working, protected as before, with a setting of which it has these values."""
+    """Return whether a unit works, protected as before, with another value of a setting; ``ours`` are the unit's."""
     if value in ours or setting in HARMLESS:
         return True
-    if setting in LEAST:
-        return _is_enough(setting, value)
-    return not ours and not setting.startswith("Limit") and value.lower() in OFF
-
-
-def _is_enough(setting: str, value: str) -> bool:
-    """Return whether a limit, such as ``2G``, ``50%`` or ``infinity``, is one that our units run with."""
+    if setting not in LEAST:
+        return not ours and not setting.startswith("Limit") and value.lower() in OFF
+    # A limit, such as 2G, 50% or infinity: our units need the least.
     digits = value.rstrip("%KMGT")
     suffix = value[len(digits) :]
     if not digits.isdigit():
@@ -127,19 +133,3 @@ def _is_enough(setting: str, value: str) -> bool:
     if suffix == "%":
         return int(digits) >= (LEAST[setting] if setting == "CPUQuota" else LEAST_SHARE)
     return int(digits) << SHIFTS.get(suffix, 0) >= LEAST[setting]
-
-
-def _warning(path: str, names: t.Sequence[str], units: t.Sequence[str]) -> str:
-    unit = units[0] if len(units) == 1 else f"each of {', '.join(units)}"
-    return (
-        f"{path} overrides what {unit} sets, or may keep it from its work: {', '.join(names)}. Next step: remove that "
-        f"from the file, then run systemctl daemon-reload and systemctl restart {' '.join(units)}; other settings may "
-        "stay"
-    )
-
-
-def _instead(path: str, unit: str) -> str:
-    return (
-        f"systemd reads {path} in the place of {UNITS}/{unit}. Next step: remove it, then run systemctl daemon-reload "
-        f"and systemctl restart {unit}"
-    )

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, the gpu.node authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""The machine: commands and files, which is all that a capability may do to it."""
+"""The machine: its commands and files, which are all that a capability may change."""
 
 from __future__ import annotations
 
@@ -14,12 +14,13 @@ import time
 import typing as t
 
 from .._base.errors import NodeError, unmask
-from .._base.knowledge import Knowledge
+from .._base.knowledge import Absent, Knowledge, Known, Unknown
 from .._base.text.masking import masked_text
-from . import devices, locks, writers
+from . import devices, locks, room, writers
 
 SYSTEM_PATH = ("/usr/local/sbin", "/usr/local/bin", "/usr/sbin", "/usr/bin", "/sbin", "/bin")
 TAIL_LINES = 15
+SOCKET_SECONDS = 10.0
 KINDS: t.Mapping[t.Callable[[int], bool], str] = {
     stat.S_ISDIR: "folder",
     stat.S_ISCHR: "device",
@@ -82,8 +83,10 @@ class Host:
     ) -> Completed:
         """Run a command without a shell, in the C locale.
 
-        With ``check``, a missing program, a non-zero status or a timeout (seconds) raises
-        NodeError; without it a missing program is status 127 and a timeout 124.
+        Without ``check`` a missing program is status 127 and a timeout (seconds) 124.
+
+        Raises:
+            NodeError: with ``check``, if the program is missing, fails or times out.
         """
         program = self.which(argv[0])
         if program is None:
@@ -109,11 +112,9 @@ class Host:
                 completed = Completed(126, "", f"{program}: {error.strerror or error}")
         if check and completed.rc != 0:
             # Before it is cut: the heading of a table of credentials may not be among the last lines.
-            lines = masked_text(completed.err.strip() or completed.out.strip()).splitlines()[
-                -TAIL_LINES:
-            ]
+            lines = masked_text(completed.err.strip() or completed.out.strip()).splitlines()
             message = f"command failed with status {completed.rc}: {masked_text(' '.join(argv))}"
-            raise NodeError(message, cause="\n".join(lines), rc=completed.rc)
+            raise NodeError(message, cause="\n".join(lines[-TAIL_LINES:]), rc=completed.rc)
         return completed
 
     def environment(self) -> t.Dict[str, str]:
@@ -144,9 +145,11 @@ class Host:
     ) -> t.Optional[str]:
         """Replace a file's text in one atomic step and return the backup's path, if one was made.
 
-        With a mode it is a file of ours: root's, in that mode, and never written through a link. Without one it is
-        somebody else's: it keeps its owner, mode and attributes, and a link to it stays one; a new one gets 0644.
-        NodeError where something is there that is no regular file, such as /dev/null under a masked unit.
+        With a mode it is a file of ours: root's, in that mode, and never written through a link. Without one it is a
+        foreign file: it keeps its owner, mode and attributes, and a link to it stays one; a new one gets 0644.
+
+        Raises:
+            NodeError: if it can't be written, or is no regular file, such as /dev/null under a masked unit.
         """
         target = os.path.realpath(path) if mode is None else path
         folder, name = os.path.split(target)
@@ -184,7 +187,7 @@ class Host:
     find_hindrance = staticmethod(writers.find_hindrance)
 
     def chown(self, path: str, uid: int, gid: int) -> None:
-        """Give a file of somebody else back to its owner and group."""
+        """Restore the owner and group of a foreign file."""
         os.chown(path, uid, gid, follow_symlinks=False)
 
     def listdir(self, path: str) -> t.List[str]:
@@ -195,25 +198,29 @@ class Host:
             return []
 
     def sizes(self, path: str) -> t.Dict[str, Measured]:
-        """Return what all files below a folder are like, by their paths; and folders that not only root can write to.
+        """Return the sizes of all files below a folder, and the folders that not only root can write to, by path.
 
-        Of links it is the links' own; byte code is left out, but not its folders.
+        Links are not followed; byte code is left out, but not its folders.
         """
-        result, places = {}, [path]
-        for folder, folders, names in os.walk(path):
-            for name in names:
+        result, all_folders = {}, [path]
+        for parent, folders, names in os.walk(path):
+            for file in (f"{parent}/{name}" for name in names):
                 with contextlib.suppress(FileNotFoundError):
-                    result[f"{folder}/{name}"] = _measured(f"{folder}/{name}")
-            places += [f"{folder}/{name}" for name in folders]
+                    status = os.lstat(file)
+                    # Of thousands of files few are asked twice.
+                    suspect = status.st_uid or status.st_mode & (stat.S_IWGRP | stat.S_IWOTH)
+                    is_open = bool(suspect) and _status(file, status).is_open
+                    result[file] = Measured(status.st_size, int(status.st_mtime), is_open)
+            all_folders += [f"{parent}/{name}" for name in folders]
             folders[:] = [name for name in folders if name != "__pycache__"]
-        for place in places:
+        for folder in all_folders:
             with contextlib.suppress(FileNotFoundError):
-                if _status(place, os.lstat(place)).is_open:
-                    result[place] = Measured(0, 0, True)
+                if _status(folder, os.lstat(folder)).is_open:
+                    result[folder] = Measured(0, 0, True)
         return result
 
     def leads_to(self, path: str) -> str:
-        """Return the file that a link leads to in the end, empty where that is nothing."""
+        """Return the file that a link leads to in the end, empty if there is none."""
         real = os.path.realpath(path)
         return real if os.path.exists(real) else ""
 
@@ -222,7 +229,7 @@ class Host:
         return os.access(path, os.W_OK)
 
     def move(self, path: str, to: str) -> None:
-        """Give what is there another name in the same folder. Overlays rename no folder of their lower layers."""
+        """Rename a file or folder within its folder; it is copied where an overlay can't rename it."""
         shutil.move(path, to)
 
     def exists(self, path: str) -> bool:
@@ -237,14 +244,14 @@ class Host:
             return None
 
     def status(self, path: str) -> t.Optional[Status]:
-        """Return mode, owner and inode of what a path leads to, or None where that is nothing."""
+        """Return the status of what a path leads to, None if there is nothing."""
         try:
             return _status(path, os.stat(path))
         except OSError:
             return None
 
     def itself(self, path: str) -> t.Optional[Status]:
-        """Return the same of what is there itself, which may be a link."""
+        """Return the status of a path itself, which may be a link; None if there is nothing."""
         try:
             return _status(path, os.lstat(path))
         except OSError:
@@ -263,7 +270,7 @@ class Host:
     lock_holder = staticmethod(locks.record_lock_holder)
 
     def who_writes(self, folder: str) -> str:
-        """Return who else than root may change what is in a folder, empty if nobody may."""
+        """Return who else than root may change the files of a folder, empty if only root may."""
         return writers.who_writes(folder, sticky=True)
 
     def makedirs(self, path: str, mode: int = 0o755) -> None:
@@ -294,7 +301,7 @@ class Host:
         os.replace(temporary, path)
 
     def remove(self, path: str) -> bool:
-        """Remove a file, a link or a whole folder; tell whether it was there."""
+        """Remove a file, a link or a whole folder, and return whether it was there."""
         if not os.path.lexists(path):
             return False
         try:
@@ -306,23 +313,31 @@ class Host:
             raise writers.failed("remove", path, error) from error
         return True
 
-    def ask(self, socket: str, target: str, *, timeout: float = 10) -> t.Any:
-        """Return the JSON that a service at a Unix socket answers to a GET request, None where it does not."""
-        from . import unix_http  # HTTP is loaded where it is wanted
+    def ask(self, socket: str, target: str, *, timeout: float = SOCKET_SECONDS) -> t.Any:
+        """Return the JSON that a service at a Unix socket answers to a GET request, None if it doesn't."""
+        from . import unix_http  # HTTP is loaded only if it is used
 
         return unix_http.get(socket, target, timeout)
 
     def listens(self, socket: str) -> bool:
-        """Return whether a service listens at a Unix socket."""
-        from . import unix_http  # as above
-
-        return unix_http.listens(socket, timeout=10)
+        """Return whether a service listens at a Unix socket, which may be left of one that has ended."""
+        try:
+            room.listening_process(socket, SOCKET_SECONDS)
+        except OSError:
+            return False
+        return True
 
     def listener(self, socket: str) -> Knowledge[int]:
-        """Return the process that listens at a Unix socket."""
-        from . import unix_http  # as above
-
-        return unix_http.listener(socket, timeout=10)
+        """Return the process that listens at a Unix socket, Absent if there is none."""
+        try:
+            pid = room.listening_process(socket, SOCKET_SECONDS)
+        except (FileNotFoundError, ConnectionRefusedError):
+            return Absent()
+        except OSError as error:
+            return Unknown(f"{socket} can't be connected to: {error.strerror or error}")
+        return (
+            Known(pid) if pid else Unknown(f"who listens at {socket} is in another PID namespace")
+        )
 
     @contextlib.contextmanager
     def lock(self, path: str, *, timeout: float = 0, inherit: bool = False) -> t.Iterator[None]:
@@ -338,29 +353,19 @@ def not_regular(
     path: str, mode: int, target: t.Optional[str], *, is_folder: bool = False
 ) -> NodeError:
     """Return why a path can't be written. ``mode`` has the type of file, ``target`` is where a link leads to."""
-    name = os.path.basename(path)
-    if target == os.devnull and os.path.dirname(path) == "/etc/systemd/system":
+    folder, name = os.path.split(path)
+    if target == os.devnull and folder == "/etc/systemd/system":
         cause, hint = f"it is a link to {target}", unmask(name, "leave out what needs the unit")
         return NodeError(f"{path} can't be written: the unit is masked", cause=cause, hint=hint)
     if target is not None:
-        cause, remedy = (
-            f"it is a link to {target}, which is no file of gpu.node's",
-            "remove the link",
-        )
+        cause = f"it is a link to {target}, which is no file of gpu.node's"
+        remedy = "remove the link"
         if is_folder:
             remedy += f"; for another disk, mount --bind {target} {path}, with a line in /etc/fstab"
     else:
-        kind = next(word for is_one, word in KINDS.items() if is_one(mode))
+        kind = next(kind for is_kind, kind in KINDS.items() if is_kind(mode))
         cause, remedy = f"it is a {kind} and no regular file", "move away what is there"
     return NodeError(f"{path} can't be written", cause=cause, hint=f"{remedy}, then run again")
-
-
-def _measured(path: str) -> Measured:
-    status = os.lstat(path)
-    # Of thousands of files few are asked twice.
-    suspect = status.st_uid or status.st_mode & (stat.S_IWGRP | stat.S_IWOTH)
-    is_open = bool(suspect) and _status(path, status).is_open
-    return Measured(status.st_size, int(status.st_mtime), is_open)
 
 
 def _status(path: str, result: os.stat_result) -> Status:
@@ -376,7 +381,11 @@ def _status(path: str, result: os.stat_result) -> Status:
 
 
 def _regular(path: str) -> t.Optional[os.stat_result]:
-    """Return what is known of a regular file, None where nothing is. NodeError: it is something else."""
+    """Return the status of a regular file, None if there is nothing.
+
+    Raises:
+        NodeError: if it is no regular file.
+    """
     try:
         result = os.lstat(path)
     except (FileNotFoundError, NotADirectoryError):

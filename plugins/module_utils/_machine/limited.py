@@ -1,7 +1,7 @@
 # Copyright (c) 2026, the gpu.node authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""Programs that may hang or write without end: what they write is handed on as it comes, and none outlives its time."""
+"""Programs that may hang or write without end: their output is passed on as it comes, and they have a timeout."""
 
 from __future__ import annotations
 
@@ -17,36 +17,35 @@ from .host import Host
 
 POLL = 0.1
 BLOCK = 1 << 16
-GRACE = (
-    5.0  # seconds in which the kernel ends what was killed, unless a driver does not let go of it
-)
+# Seconds in which the kernel ends a killed process, unless it hangs in a driver.
+GRACE = 5.0
 
 
 class Ended(t.NamedTuple):
-    """How a program ended: its exit status, or None with the reason where it did not start or was killed."""
+    """The end of a program: its exit status, or None with the reason if it did not start or was killed."""
 
     rc: t.Optional[int]
     problem: str = ""
 
 
 class Programs:
-    """Runs programs of the machine. ``now`` is a clock that only goes forward, in seconds."""
+    """Runs programs of the machine. ``clock`` is monotonic, in seconds."""
 
-    def __init__(self, host: Host, now: t.Callable[[], float] = time.monotonic) -> None:
-        self._host, self._now = host, now
+    def __init__(self, host: Host, clock: t.Callable[[], float] = time.monotonic) -> None:
+        self._host, self._clock = host, clock
 
     def run(
         self, argv: t.Sequence[str], take: t.Callable[[bytes], None], *, seconds: float
     ) -> Ended:
-        """Run a program without a shell and without input, and hand what it writes to ``take``, errors among it.
+        """Run a program without a shell and without input, and hand its output and errors to ``take``.
 
-        It is killed after so many seconds, and in any case all that it started and left behind. What ``take`` raises
-        ends it too.
+        It is killed after so many seconds, or if ``take`` raises; processes that it leaves behind are killed in any
+        case.
         """
         program = self._host.which(argv[0])
         if program is None:
             return Ended(None, f"{argv[0]} is not installed")
-        deadline = self._now() + seconds
+        deadline = self._clock() + seconds
         try:
             process = subprocess.Popen(  # pylint: disable=ansible-bad-function
                 [program, *argv[1:]],
@@ -69,7 +68,7 @@ class Programs:
         return Ended(None, f"it had not ended after {seconds:g} seconds and was killed{stuck}")
 
     def answer(self, argv: t.Sequence[str], most: int, *, seconds: float) -> t.Tuple[bytes, Ended]:
-        """Run a program as above, and return what it writes, of that at most so many bytes, and how it ended."""
+        """Run a program as above, and return at most so many bytes of its output, and how it ended."""
         output = bytearray()
 
         def take(data: bytes) -> None:
@@ -81,12 +80,14 @@ class Programs:
     def _follow(
         self, process: subprocess.Popen[bytes], take: t.Callable[[bytes], None], deadline: float
     ) -> bool:
-        """Hand on what a process writes until it has ended; tell whether it has in time."""
+        """Hand on the output of a process until it has ended, and return whether it has in time."""
         if process.stdout is None:
             raise ValueError("a process without a pipe")
         pipe, writes = process.stdout.fileno(), True
         while True:
-            ended = _has_ended(process.pid)
+            # Not poll(): the child stays a zombie, so that its PID is not reused before its group is killed.
+            status = os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOWAIT | os.WNOHANG)
+            ended = status is not None
             if not writes:
                 time.sleep(0 if ended else POLL)
             elif select.select([pipe], [], [], 0 if ended else POLL)[0]:
@@ -95,17 +96,12 @@ class Programs:
                 if data:
                     take(data)
                 ended = ended and not data
-            if ended or self._now() > deadline:
+            if ended or self._clock() > deadline:
                 return ended
 
 
-def _has_ended(pid: int) -> bool:
-    """Return whether a child has ended, which stays one: its number is nobody else's before its group is killed."""
-    return os.waitid(os.P_PID, pid, os.WEXITED | os.WNOWAIT | os.WNOHANG) is not None
-
-
 def _end(process: subprocess.Popen[bytes]) -> bool:
-    """Kill a process and what it started; tell whether it is gone."""
+    """Kill a process with its group, and return whether it is gone."""
     with contextlib.suppress(ProcessLookupError, PermissionError):
         os.killpg(process.pid, signal.SIGKILL)
     if process.stdout is not None:

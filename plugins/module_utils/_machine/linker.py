@@ -1,7 +1,7 @@
 # Copyright (c) 2026, the gpu.node authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""The node's libraries: those that the dynamic linker finds by its cache, and those where packages keep a driver's."""
+"""The node's libraries, by the dynamic linker's cache, and in the folders of packages."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from .host import Host
 
 
 class Linker:
-    """Looks below ``root``, where somebody's / is seen on the node; all paths start at that /."""
+    """Finds libraries below ``root``, the / of a container or of the node; all paths start there."""
 
     def __init__(self, host: Host, root: str = "") -> None:
         self._host = host
@@ -22,7 +22,7 @@ class Linker:
         self._cache: t.Optional[str] = None
 
     def cache(self, *, compat32: bool = False) -> t.List[Pair]:
-        """Return (name, path) of the libraries in the cache, those for 32-bit programs or those for the others."""
+        """Return (name, path) of the libraries in the cache, for 32-bit programs or for the node's own."""
         if self._cache is None:
             argv = ["ldconfig", "-p"]
             if self.root:
@@ -34,7 +34,7 @@ class Linker:
     def folders(self, belongs: t.Callable[[str], object], *, compat32: bool = False) -> t.List[str]:
         """Return where to look for libraries: the folders of those that the cache has, and those that packages use.
 
-        ``belongs`` tells by its name whether a file is one of them.
+        ``belongs`` is whether a file of this name is one of them.
         """
         files = (self.real(path) for _name, path in self.cache(compat32=compat32))
         libraries = sorted(file for file in files if file and belongs(posixpath.basename(file)))
@@ -42,10 +42,10 @@ class Linker:
         return list(dict.fromkeys([*map(posixpath.dirname, libraries), *usual(self.cache())]))
 
     def real(self, path: str) -> t.Optional[str]:
-        """Return where a path leads, None where there is nothing."""
+        """Return where a path leads, None if there is nothing."""
         real = self.follow(path)
         return real if real and self._host.exists(self.root + real) else None
 
     def follow(self, path: str) -> t.Optional[str]:
-        """Return where a path leads, whether or not something is there; None where it goes in circles."""
+        """Return where a path leads, even if nothing is there; None if it goes in circles."""
         return linker.resolve(path, lambda link: self._host.readlink(self.root + link))

@@ -42,10 +42,9 @@ def locked(path: str, timeout: float, *, inherit: bool = False) -> t.Iterator[No
     try:
         descriptor = _open(path)
     except OSError as error:
+        problem, cause = f"cannot open {path}", error.strerror or str(error)
         hint = "move away what is there, then run again"
-        raise NodeError(
-            f"cannot open {path}", cause=error.strerror or str(error), hint=hint
-        ) from error
+        raise NodeError(problem, cause=cause, hint=hint) from error
     deadline = time.monotonic() + timeout
     try:
         while True:
@@ -113,7 +112,7 @@ def holder(status: os.stat_result) -> str:
 
 
 def _heirs(lock: str) -> t.Iterator[str]:
-    """Yield the processes that have a lock of another one, by the "lock" fields of proc_pid_fdinfo(5)."""
+    """Yield the processes that inherited a lock, by the "lock" fields of proc_pid_fdinfo(5)."""
     for pid in filter(str.isdigit, os.listdir("/proc")):
         with contextlib.suppress(OSError):
             folder = f"/proc/{pid}/fdinfo"

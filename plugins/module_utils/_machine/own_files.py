@@ -1,9 +1,9 @@
 # Copyright (c) 2026, the gpu.node authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""Files of ours are root's, in their mode, and no links: whoever may write to one of them is root soon.
+"""Files of ours belong to root, in their modes, and are no links: a user who may write to one can become root.
 
-And a record that is gone is missed: a list beside the records names those that the node has.
+A list beside the records names those that the node has, so that a lost record is noticed.
 """
 
 from __future__ import annotations
@@ -17,24 +17,26 @@ import typing as t
 from .._base.errors import NodeError
 from .._base.steps import Step
 from . import drop_ins
-from .host import Host, Status, not_regular
+from .host import Host, not_regular
 
 # The paths of all records, a line each, and again behind AGAIN if a lost record was begun again.
 RECORDS = "/var/lib/gpu-node/records"
 AGAIN = "again:"
 ACTION, SWEEP = "own_files", "sweep"
 ACTIONS = (ACTION, SWEEP)
-LEFT = re.compile(
-    r"\.(.+)\.[a-z0-9_]{8}"
-)  # what Host.write makes beside a file, by the names of tempfile
+# What Host.write makes beside a file, by the names of tempfile.
+LEFT = re.compile(r"\.(.+)\.[a-z0-9_]{8}")
 OLD = 3600.0  # seconds; no write lasts so long
 
 
 class OwnFiles(t.NamedTuple):
-    """The modes of files and folders that a capability keeps on a node; what is not there is not looked at.
+    """The files and folders that a capability keeps on a node, with their modes; they may be missing.
 
-    ``proof`` are files of which the ``record`` of what was added tells where it is there, ``instead`` what may be done
-    without it. ``shared`` are folders that others have files in too, beside those that ours are in.
+    Attributes:
+        record: The record of what was added to the node.
+        proof: Files that are there only if there was a record.
+        instead: What may be done if it is lost, for the warning.
+        shared: Folders that have files of others too, besides those that ours are in.
     """
 
     host: Host
@@ -46,11 +48,12 @@ class OwnFiles(t.NamedTuple):
     shared: t.Tuple[str, ...] = ()
 
     def warnings(self) -> t.Tuple[str, ...]:
-        """Return what to say of what somebody has done that no run undoes."""
-        return (*self.forgotten(), *self.overruled(), *self.exposed())
+        """Return warnings about changes of others that no run undoes."""
+        units = [path for path in self.modes if posixpath.dirname(path) == drop_ins.UNITS]
+        return (*self.forgotten(), *drop_ins.warnings(self.host, units), *self.exposed())
 
     def forgotten(self) -> t.Tuple[str, ...]:
-        """Return what to say of a record that is gone, or that was begun again after that."""
+        """Return the warning about a record that is lost, or that was begun again after that."""
         if not self.record:
             return ()
         mark, there = f"{AGAIN}{self.record}", self.host.exists(self.record)
@@ -74,21 +77,20 @@ class OwnFiles(t.NamedTuple):
         )
 
     def note(self, *, was_there: bool) -> None:
-        """Have the list name the record as it is there after a step; one that was gone before it stays in it."""
+        """Update the list for the record after a step; a record that was lost before the step stays in it."""
         known, there = listed(self.host), self.host.exists(self.record)
         mark = f"{AGAIN}{self.record}"
         begun_again = not was_there and self.record in known
         left = known - {self.record, mark} if was_there else known
         records = known | {self.record} | ({mark} if begun_again else set()) if there else left
         if records and records != known:
-            self.host.write(
-                RECORDS, "".join(f"{record}\n" for record in sorted(records)), mode=0o644
-            )
+            text = "".join(f"{record}\n" for record in sorted(records))
+            self.host.write(RECORDS, text, mode=0o644)
         elif not records:
             self.host.remove(RECORDS)
 
     def exposed(self) -> t.Tuple[str, ...]:
-        """Return what to say of folders of others in which not only root can put another file in the place of ours."""
+        """Return warnings about folders in which others than root can replace our files."""
         folders = (*map(posixpath.dirname, self.modes), *self.shared)
         parents = (path for path in dict.fromkeys(folders) if path not in self.folders)
         pairs = ((path, self.host.status(path)) for path in parents)
@@ -99,31 +101,33 @@ class OwnFiles(t.NamedTuple):
             if status is not None and status.is_open
         )
 
-    def overruled(self) -> t.Tuple[str, ...]:
-        """Return what to say of drop-ins that set again what our units set."""
-        units = [path for path in self.modes if posixpath.dirname(path) == drop_ins.UNITS]
-        return drop_ins.warnings(self.host, units)
-
     def steps(self) -> t.Tuple[Step, ...]:
-        """Return the steps that give back what is not root's, or in another mode, and remove what was left of writes.
+        """Return the steps that give files back to root in their modes, and remove what was left of writes.
 
         Raises:
             NodeError: if a file of ours is no regular file.
         """
-        return (*self._given_back(), *self._swept())
-
-    def _given_back(self) -> t.Tuple[Step, ...]:
-        modes = {**dict.fromkeys(self.folders, 493), **self.modes}
-        pairs = ((path, self.host.itself(path)) for path in modes)
-        off = {
-            path: f"{path} (mode {stat.S_IMODE(status.mode):04o}, owner {status.uid}:{status.gid})"
-            for path, status in pairs
-            if status is not None and self._is_off(path, status, modes[path])
-        }
-        if not off:
-            return ()
-        summary = f"give back to root, with the modes that they had: {', '.join(off.values())}"
-        return (Step(ACTION, summary, {"modes": {path: modes[path] for path in off}}),)
+        off, descriptions = {}, []
+        for path, mode in {**dict.fromkeys(self.folders, 0o755), **self.modes}.items():
+            status, is_folder = self.host.itself(path), path in self.folders
+            if status is None:
+                continue
+            if not (stat.S_ISDIR if is_folder else stat.S_ISREG)(status.mode):
+                target = self.host.readlink(path)
+                raise not_regular(path, status.mode, target, is_folder=is_folder)
+            present = stat.S_IMODE(status.mode)
+            if present != mode or (status.uid, status.gid) != (0, 0):
+                off[path] = mode
+                descriptions.append(f"{path} (mode {present:04o}, owner {status.uid}:{status.gid})")
+        left = self._left()
+        steps = []
+        if off:
+            summary = f"give back to root, with the modes that they had: {', '.join(descriptions)}"
+            steps.append(Step(ACTION, summary, {"modes": off}))
+        if left:
+            summary = f"remove what a run that was killed has left: {', '.join(left)}"
+            steps.append(Step(SWEEP, summary, {"paths": tuple(left)}))
+        return tuple(steps)
 
     def check(self, steps: t.Iterable[Step]) -> None:
         """Refuse steps that name a file of ours that even root can't replace.
@@ -138,37 +142,26 @@ class OwnFiles(t.NamedTuple):
                 hint = f"{hindrance.hint}, then run again"
                 raise NodeError(f"{path} can't be written", cause=hindrance.cause, hint=hint)
 
-    def _swept(self) -> t.Tuple[Step, ...]:
-        """Return the step that removes the new files of writes that were killed before they replaced ours."""
-        folders = dict.fromkeys(map(posixpath.dirname, self.modes))
-        temporary = [
-            f"{folder}/{name}"
-            for folder in folders
-            for name in self.host.listdir(folder)
-            for match in [LEFT.fullmatch(name)]
-            if match and f"{folder}/{match[1]}" in self.modes
-        ]
-        left = [path for path in temporary if self._is_left(path)]
-        summary = f"remove what a run that was killed has left: {', '.join(left)}"
-        return (Step(SWEEP, summary, {"paths": tuple(left)}),) if left else ()
-
-    def _is_left(self, path: str) -> bool:
-        status = self.host.itself(path)
-        is_ours = status is not None and stat.S_ISREG(status.mode) and status.uid == 0
-        return is_ours and status is not None and time.time() - status.ctime > OLD
+    def _left(self) -> t.List[str]:
+        """Return the new files of writes that were killed before they replaced ours."""
+        left = []
+        for folder in dict.fromkeys(map(posixpath.dirname, self.modes)):
+            for name in self.host.listdir(folder):
+                match, path = LEFT.fullmatch(name), f"{folder}/{name}"
+                if not match or f"{folder}/{match[1]}" not in self.modes:
+                    continue
+                status = self.host.itself(path)
+                is_ours = status is not None and stat.S_ISREG(status.mode) and status.uid == 0
+                if is_ours and status is not None and time.time() - status.ctime > OLD:
+                    left.append(path)
+        return left
 
     def apply(self, step: Step) -> None:
-        """Give them back, or remove what was left."""
+        """Give files back, or remove what was left."""
         for path, mode in step.params.get("modes", {}).items():
             self.host.dress(path, mode)
         for path in step.params.get("paths", ()):
             self.host.remove(path)
-
-    def _is_off(self, path: str, status: Status, mode: int) -> bool:
-        folder = path in self.folders
-        if stat.S_ISDIR(status.mode) != folder or not (stat.S_ISREG(status.mode) or folder):
-            raise not_regular(path, status.mode, self.host.readlink(path), is_folder=folder)
-        return stat.S_IMODE(status.mode) != mode or (status.uid, status.gid) != (0, 0)
 
 
 def listed(host: Host) -> t.FrozenSet[str]:

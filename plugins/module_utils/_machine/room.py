@@ -1,7 +1,7 @@
 # Copyright (c) 2026, the gpu.node authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""Room on file systems, and who listens on their sockets."""
+"""Space on file systems, and the processes that listen on sockets."""
 
 from __future__ import annotations
 
@@ -29,21 +29,28 @@ class Room:
         return Space(os.stat(folder).st_dev, status.f_bavail * status.f_frsize, read_only)
 
     def size(self, path: str) -> int:
-        """Return a file's bytes, 0 where it is not there."""
+        """Return a file's size in bytes, 0 if there is none."""
         try:
             return os.stat(path).st_size
         except OSError:
             return 0
 
     def listener(self, path: str) -> t.Optional[int]:
-        """Return the process that listens on a socket, 0 where it is not seen from here; None where nobody does."""
-        with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as channel:
-            channel.settimeout(ANSWER_SECONDS)
-            try:
-                channel.connect(path)
-            except OSError:
-                return None
-            credentials = channel.getsockopt(
-                socket.SOL_SOCKET, socket.SO_PEERCRED, CREDENTIALS.size
-            )
-        return int(CREDENTIALS.unpack(credentials)[0])
+        """Return the process that listens on a socket, 0 in another PID namespace, None if there is none."""
+        try:
+            return listening_process(path, ANSWER_SECONDS)
+        except OSError:
+            return None
+
+
+def listening_process(path: str, timeout: float) -> int:
+    """Return the process that listens on a socket, as the kernel reports it; 0 if it is in another PID namespace.
+
+    Raises:
+        OSError: if no process can be connected to.
+    """
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as channel:
+        channel.settimeout(timeout)
+        channel.connect(path)
+        credentials = channel.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, CREDENTIALS.size)
+    return int(CREDENTIALS.unpack(credentials)[0])

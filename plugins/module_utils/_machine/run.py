@@ -83,20 +83,17 @@ class WithOwnFiles(t.Generic[S]):
     def apply(self, step: Step) -> None:
         """Carry out one step, and list the record if the step has written it, even if it fails after that."""
         files = self._files
+        apply = self._capability.apply
+        if files is not None and step.action in own_files.ACTIONS:
+            apply = files.apply
         if files is None or not files.record:
-            self._apply(step)
+            apply(step)
             return
         was_there = files.host.exists(files.record)
         try:
-            self._apply(step)
+            apply(step)
         finally:
             files.note(was_there=was_there)
-
-    def _apply(self, step: Step) -> None:
-        if step.action in own_files.ACTIONS and self._files is not None:
-            self._files.apply(step)
-        else:
-            self._capability.apply(step)
 
 
 def with_own_files(capability: Capability[S]) -> Capability[S]:

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, the gpu.node authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""Units of systemd that are started, and what they say themselves where they do not come up."""
+"""Units of systemd, and their messages in the journal if they don't start."""
 
 from __future__ import annotations
 
@@ -19,7 +19,11 @@ ENOUGH = 1024  # such as nodes with a hundred containers have
 
 
 def systemctl(host: Host, *args: str, advice: str = "") -> None:
-    """Have systemd do something; the unit comes last. NodeError quotes it, as systemctl says only that it failed."""
+    """Run systemctl; the unit is the last argument.
+
+    Raises:
+        NodeError: if it fails, with the journal as its cause, since systemctl says only that it failed.
+    """
     try:
         host.run(["systemctl", *args])
     except NodeError as error:
@@ -29,10 +33,10 @@ def systemctl(host: Host, *args: str, advice: str = "") -> None:
         raise
 
 
-def failure(host: Host, unit: str, why: str) -> NodeError:
-    """Return the error about a unit that does not do what it is to do, with its last words."""
-    logged = read_journal(host, unit)
-    return NodeError(why, cause=logged or "it has logged nothing", hint=hint(host, unit, logged))
+def failure(host: Host, unit: str, problem: str) -> NodeError:
+    """Return the error about a unit that does not work, with its last lines in the journal."""
+    logged, silent = read_journal(host, unit), "it has logged nothing"
+    return NodeError(problem, cause=logged or silent, hint=hint(host, unit, logged))
 
 
 def read_journal(host: Host, unit: str) -> str:

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, the gpu.node authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""Who may write: whom else lists and folders above let, what keeps even root from it, and how files are replaced."""
+"""Who may write to a path, why even root can't, and how files are replaced."""
 
 from __future__ import annotations
 
@@ -52,13 +52,13 @@ def replacing(
     made in a ``folder``, by default the target's, under a name that own_files removes if this process is killed, or at
     the path ``temporary``, where it replaces what a killed process left.
     """
-    where, name = os.path.split(target)
+    parent, name = os.path.split(target)
     if temporary:
         with contextlib.suppress(FileNotFoundError):
             os.unlink(temporary)
         handle = os.open(temporary, NEW_FILE, 0o600)
     else:
-        handle, temporary = tempfile.mkstemp(dir=folder or where, prefix=f".{name}.")
+        handle, temporary = tempfile.mkstemp(dir=folder or parent, prefix=f".{name}.")
     try:
         with os.fdopen(handle, "wb") as stream:
             yield stream
@@ -134,7 +134,7 @@ class Hindrance(t.NamedTuple):
 
 
 def find_hindrance(path: str) -> t.Optional[Hindrance]:
-    """Return what keeps root from replacing or removing a file, None if nothing is known to."""
+    """Return what keeps root from replacing or removing a file, None if nothing is known."""
     folder = os.path.dirname(path)
     for place in (path, folder):
         attributes = devices.attributes(place)
@@ -148,15 +148,13 @@ def find_hindrance(path: str) -> t.Optional[Hindrance]:
             return Hindrance(f"something is mounted over {path}", f"umount {path}")
     with contextlib.suppress(OSError):
         if os.statvfs(folder).f_flag & os.ST_RDONLY:
-            where = f"findmnt --target {folder} shows it"
-            return Hindrance(
-                f"the file system of {folder} is read-only", f"make it writable: {where}"
-            )
+            cause = f"the file system of {folder} is read-only"
+            return Hindrance(cause, f"make it writable: findmnt --target {folder} shows it")
     return None
 
 
 def failed(verb: str, path: str, error: OSError, hint: str = "", target: str = "") -> NodeError:
-    """Return the error of a file that can't be written or removed, with what helps where that is known.
+    """Return the error of a file that can't be written or removed, with the remedy if it is known.
 
     ``target`` is the file that a link at the path leads to.
     """

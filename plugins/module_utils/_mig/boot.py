@@ -1,7 +1,7 @@
 # Copyright (c) 2026, the gpu.node authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""What makes a MIG layout survive a reboot: a file with the layout, and a unit that applies it."""
+"""The file and the unit by which a MIG layout survives a reboot."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from .._base.services.mig import STATUS, UNIT
 
 CONFIG = "/etc/gpu-node/mig.json"
 # Seconds without any progress after which the unit counts as started, so that a broken driver does not keep a node from
-# its other work; what hangs is ended later.
+# its other work; a program that hangs is ended later.
 PATIENCE = 16
 # Ordering only: the unit starts nothing and nothing requires it, so that it can deadlock nothing. The program waits for
 # NVIDIA's own services itself, since those may take longer than a kubelet is to wait.

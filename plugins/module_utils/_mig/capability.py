@@ -1,7 +1,7 @@
 # Copyright (c) 2026, the gpu.node authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""The capability behind gpu.node.mig: all GPUs are read, each is planned for, and one is changed after the other."""
+"""The capability behind gpu.node.mig: all GPUs are read and planned for, and changed one after the other."""
 
 from __future__ import annotations
 
@@ -40,15 +40,15 @@ from .machine.nvml import Back, Before, Changes, planned, read, remembered
 from .machine.report import report
 from .plan import GpuPlan, GpuState, Server, about, ends, plan_gpu, without_idle
 
-# When the kubelet is asked once more: while what is in use is waited for, and before a GPU is changed.
+# The greatest age of the kubelet's answer: during the wait for idle GPUs, and before a GPU is changed.
 ASK_AGAIN_SECONDS, LOOK_AGAIN_SECONDS = 5.0, 2.0
 
 
 class MigState(t.NamedTuple):
     """The GPUs, an error for each that does not answer, and why NVML is not there, if it is not.
 
-    ``idle`` are MPS servers without clients, which the GPUs' processes don't have. ``aside`` is
-    what those that don't answer are called, where all of them are in quarantine.
+    ``idle`` are MPS servers without clients, which are not in the GPUs' processes. ``aside`` are the names of the GPUs
+    that don't answer if all of them are in quarantine.
     """
 
     boot: Boot
@@ -63,7 +63,7 @@ class MigState(t.NamedTuple):
 class MigCapability:
     """Keeps the GPUs in a MIG layout, now and after a reboot.
 
-    With ``boot`` None in its parameters what the next boot needs is left as it is.
+    With ``boot`` None in its parameters the files for the next boot are left as they are.
     """
 
     name = "mig"
@@ -108,7 +108,7 @@ class MigCapability:
         names = ("ActiveState", "UnitFileState") if self._declared.by_label else ()
         waits = properties(self._host, label.PATH_UNIT, *names) if names else {}
         by_label = label.Units(texts, waits)
-        self._at = ""  # what the steps have made so far is compared by the plan that comes next
+        self._at = ""  # the next plan compares the result of the last steps
         if self._back is not None:
             self._back = self._selection = Back(self._record())
             if not self._back.record:
@@ -117,7 +117,7 @@ class MigCapability:
             if not self._check_mode:
                 lock = self._host.lock(mig.LOCK, timeout=self._params["lock_timeout"])
                 self._stack.enter_context(lock)
-            if self._declared.by_label:  # what the node's label asked for last counts
+            if self._declared.by_label:  # the last choice of the node's label counts
                 self._chosen = (self._host.read(label.CHOSEN) or "").strip()
                 self._selection = self._declared.selection(self._chosen)
             try:
@@ -133,14 +133,14 @@ class MigCapability:
         while True:
             state = self._with_holders(self._read(self._nvml, units, by_label))
             blocked = False
-            with contextlib.suppress(NodeError):  # plan says what is wrong
+            with contextlib.suppress(NodeError):  # plan raises it
                 blocked = bool(self._plan_gpus(state)[1])
             if time.monotonic() >= self._deadline or not blocked:
                 return state
             time.sleep(1.0)
 
     def close(self) -> None:
-        """Let go of the driver and of the lock, and start again what was stopped."""
+        """Close NVML, release the lock, and start the stopped services again."""
         self._services.end()
         self._stack.close()
 
@@ -163,16 +163,17 @@ class MigCapability:
         return MigState(units, by_label, states, tuple(broken), idle=servers, aside=aside)
 
     def _with_holders(self, state: MigState) -> MigState:
-        """Return a state with the pods that have something of its GPUs, where that matters.
+        """Return a state with the pods that have something of its GPUs, if a step may take it from them.
 
-        NodeError: something would be taken, and which pods have it is not known.
+        Raises:
+            NodeError: if it may, and the pods are not known.
         """
         if self._params["on_allocated"] == "ignore":
             return state
         try:
             plans, blocked = self._plan_gpus(state)
         except NodeError:
-            return state  # plan says what is wrong
+            return state  # plan raises it
         if not blocked and not any(step.needs for plan in plans for step in plan.steps):
             return state  # no step takes an instance or a whole GPU, nor would if it were idle
         held = self._holders(state.gpus, ASK_AGAIN_SECONDS)
@@ -181,7 +182,7 @@ class MigCapability:
         return state._replace(gpus=gpus)
 
     def _holders(self, gpus: t.Sequence[GpuState], seconds: float) -> Holders:
-        """Return the pods that have something of each GPU, as it was known at most so long ago."""
+        """Return the pods that have something of each GPU, from an answer that is at most so many seconds old."""
         current = time.monotonic()
         if self._asked_at is None or current - self._asked_at >= seconds:
             self._allocations, self._asked_at = allocated.observe(self._host), current
@@ -189,7 +190,7 @@ class MigCapability:
         return holders(self._allocations, node)
 
     def _refuse_newcomers(self, uuid: str) -> None:
-        """Refuse where the kubelet gave away something of a GPU since the plan was made."""
+        """Refuse if the kubelet has allocated something of a GPU since the plan was made."""
         state = self._states[uuid]
         held = self._holders([state], LOOK_AGAIN_SECONDS)[uuid]
         with about(state.gpu):
@@ -197,7 +198,7 @@ class MigCapability:
             refuse_if_busy("the kubelet gave it away since the change was planned", new)
 
     def _users(self, processes: t.Iterable[Process]) -> t.Iterator[Process]:
-        """Yield the processes with what runs them, without those of services that make way."""
+        """Yield the processes with their user, without those of services that will be stopped."""
         for process in processes:
             user = user_of(self._host, process.pid)
             if not self._services.stops(user):
@@ -208,16 +209,13 @@ class MigCapability:
     def plan(self, state: MigState) -> Plan:
         """Plan for every GPU that the layout is about; refuse before anything is changed."""
         layout_plan = self._layout(state)
-        return self._services.around(layout_plan, self._makes_way(layout_plan))
-
-    def _makes_way(self, layout_plan: Plan) -> t.List[str]:
-        """Return what a reset needs besides services that stop."""
         resets = [step.params["gpu"] for step in layout_plan.steps if step.action == "reset_gpu"]
-        if not resets or self._nvml is None:
-            return []
-        gpus = [self._states[uuid].gpu for uuid in resets]
-        persistent = [gpu.uuid for gpu in gpus if condition(self._nvml.handle(gpu)).persistent]
-        return node_resets.makes_way(self._host, persistent)
+        makes_way: t.List[str] = []
+        if resets and self._nvml is not None:
+            gpus = [self._states[uuid].gpu for uuid in resets]
+            persistent = [gpu.uuid for gpu in gpus if condition(self._nvml.handle(gpu)).persistent]
+            makes_way = node_resets.makes_way(self._host, persistent)
+        return self._services.around(layout_plan, makes_way)
 
     def _layout(self, state: MigState) -> Plan:
         desired, at_boot = self._plan_boot(state)
@@ -234,8 +232,7 @@ class MigCapability:
         idle = self._selection.idle_entries(state.gpus)
         warnings += [f"mig: {key} matches no GPU of this node" for key in idle]
         if self._back is not None:
-            warnings += self._back.warnings(state.gpus)
-            warnings += mig_nvml.no_record(state.boot.config, self._back.record)
+            warnings += self._back.warnings(state.gpus, state.boot.config)
         plans, blocked = self._plan_gpus(state)
         if blocked:
             self._services.check()
@@ -263,12 +260,12 @@ class MigCapability:
             return state.boot.config, []
         keeps_layout = self._params["boot"] and self._back is None
         text = self._declared.dump() if keeps_layout else None
-        how = {"check_mode": self._check_mode}
-        steps = mig_boot.BOOT.plan(state.boot, text, mig_boot.TEXTS, **how)
+        check_mode = self._check_mode
+        steps = mig_boot.BOOT.plan(state.boot, text, mig_boot.TEXTS, check_mode=check_mode)
         return text, [*steps, *label.plan(state.label, desired=self._declared.by_label)]
 
     def _plan_gpus(self, state: MigState) -> t.Tuple[t.List[GpuPlan], t.List[Busy]]:
-        """Return the plans, and why some GPUs can't be changed now."""
+        """Return the plans, and the errors of GPUs that can't be changed now."""
         if not state.aside:
             self._selection.check_broken(state.broken)
         targets = self._selection.targets(state.gpus)
@@ -289,7 +286,7 @@ class MigCapability:
         return plans, blocked
 
     def _about_busy(self, blocked: t.Sequence[Busy]) -> t.List[str]:
-        """Return warnings about GPUs in use, or raise where that must not be."""
+        """Return warnings about GPUs in use, or raise their error, as the user chose."""
         on_busy = self._params["on_busy"]
         if on_busy == SKIP:
             return [f"mig: skipped: {error.message}: {error.cause}" for error in blocked]
@@ -306,7 +303,7 @@ class MigCapability:
         raise first
 
     def own(self, state: MigState) -> OwnFiles:
-        """Return what is root's alone."""
+        """Return the files of ours."""
         record = mig_nvml.BEFORE
         if self._back is not None or not self._params["boot"]:
             return OwnFiles(self._host, record=record)
@@ -316,12 +313,12 @@ class MigCapability:
     # --- apply ---
 
     def apply(self, step: Step) -> None:
-        """Carry out a step; when it fails, the GPU gets its previous layout back."""
+        """Carry out a step; if it fails, the GPU's previous layout is restored."""
         uuid = step.params.get("gpu", "")
         if self._at and uuid != self._at:
             self._verify(self._at)
         if uuid and uuid != self._at and self._back is None:
-            # What it was like before its first change, and what this one may leave of it.
+            # The layout before the GPU's first change, and the instances that this change may leave.
             record = remembered(self._record(), self._states[uuid], self._round[uuid])
             self._host.write(mig_nvml.BEFORE, mig_nvml.dump_before(record), mode=0o644)
         self._at = uuid
@@ -344,11 +341,11 @@ class MigCapability:
         self._completed.append(step)
 
     def _verify(self, uuid: str) -> None:
-        """Read a GPU again once its steps are done, before the next one is touched."""
+        """Check the layout of a GPU after its steps, before the next GPU is changed."""
         if self._nvml is None or (self._changes and self._changes.skipped):
             return
         if not self._states[uuid].profiles:
-            return  # an older driver: what comes after the mode is planned for in the next round
+            return  # an older driver: instances are planned for in the next round
         if planned(self._nvml, self._selection, uuid)[1].steps:
             raise NodeError(
                 f"GPU {uuid} is not in the layout that was made",
@@ -364,7 +361,7 @@ class MigCapability:
     # --- report ---
 
     def result(self, state: MigState, plan: Plan) -> t.Dict[str, t.Any]:
-        """Report the layout of every GPU and what became of its instances."""
+        """Report the layout of every GPU, and the instances that were kept, created and destroyed."""
         answer: t.Dict[str, t.Any] = {
             "state": self._params["state"],
             "selected": self._selection.label,
@@ -383,7 +380,7 @@ class MigCapability:
             ],
         }
         if self._changes is not None and self._changes.skipped:
-            # The runner takes every step for done; these wait for the reset that it reports.
+            # The runner counts every step as completed; these wait for the reset that it reports.
             left = {step.summary for step in self._changes.skipped}
             completed = [step for step in self._completed if step.summary not in left]
             answer["steps"] = [step.describe() for step in completed]

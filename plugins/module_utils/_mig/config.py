@@ -1,7 +1,7 @@
 # Copyright (c) 2026, the gpu.node authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""MIG layouts: mig-parted configurations, version v1, checked strictly, and those that every GPU offers by itself."""
+"""MIG layouts: mig-parted configurations, version v1, checked strictly, and layouts generated from a GPU's profiles."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import re
 import typing as t
 
 from .._base.errors import InputError, NodeError, readable
-from .._base.gpu import NVIDIA, GiProfile, Gpu, NvmlError
+from .._base.gpu import NVIDIA, GiProfile, Gpu, NvmlError, product_key
 from .._base.mig_profile import canonical, parse, shapes
 from .._base.text import json_data
 from .._base.text.config_map import unwrap_hint
@@ -53,21 +53,15 @@ class Spec(t.NamedTuple):
         """Return whether the entry is about this GPU."""
         if self.filters and not any(_passes(gpu, device_filter) for device_filter in self.filters):
             return False
-        return self.devices is None or any(_is(gpu, device) for device in self.devices)
+        return self.devices is None or any(_is_device(gpu, device) for device in self.devices)
 
 
 def _passes(gpu: Gpu, device_filter: Filter) -> bool:
     if isinstance(device_filter, str):
-        return _product(device_filter) == _product(gpu.name)
-    return device_filter[0] == gpu.pci_device_id << 16 | NVIDIA and device_filter[1] in (
-        None,
-        gpu.pci_subsystem_id,
-    )
-
-
-def _product(name: str) -> str:
-    """Return a product name without what NVIDIA's tools sometimes put before it."""
-    return name.strip().lower().replace("nvidia ", "", 1)
+        return product_key(device_filter) == product_key(gpu.name)
+    device, subsystem = device_filter
+    is_device = device == gpu.pci_device_id << 16 | NVIDIA
+    return is_device and subsystem in (None, gpu.pci_subsystem_id)
 
 
 def _name(device: Device) -> str:
@@ -75,7 +69,7 @@ def _name(device: Device) -> str:
     return text if text.startswith("gpu-") else text[-12:]
 
 
-def _is(gpu: Gpu, device: Device) -> bool:
+def _is_device(gpu: Gpu, device: Device) -> bool:
     if isinstance(device, int):
         return device == gpu.index
     device = device.lower()
@@ -87,8 +81,8 @@ def _is(gpu: Gpu, device: Device) -> bool:
 def select(config: t.Any, selected: str) -> t.Tuple[str, t.Optional[t.List[Spec]]]:
     """Return the selected layout's name and entries; the whole configuration is checked.
 
-    The entries are None where the name is not in the configuration but one of the generated ones
-    (``all-...``). Besides the whole file, its ``mig-configs`` or one list of entries may be given.
+    The entries are None if the name is a generated one (``all-...``) that the configuration does not have. Besides the
+    whole file, its ``mig-configs`` or one list of entries may be given.
     """
     if isinstance(config, list):
         specs = _entries("config", config)
@@ -117,7 +111,7 @@ def select(config: t.Any, selected: str) -> t.Tuple[str, t.Optional[t.List[Spec]
 
 
 def names(config: t.Any) -> t.List[str]:
-    """Return the names of a configuration's layouts; none where it is one list of entries, or nothing."""
+    """Return the names of a configuration's layouts; none if it is one list of entries, or empty."""
     if not isinstance(config, dict) or not config:
         return []
     return [name for name in _layouts(config)[1] if isinstance(name, str)]
@@ -175,9 +169,9 @@ def _filter(key: str, value: t.Any) -> Filter:
     if is_whole(value) or isinstance(value, str):
         with contextlib.suppress(ValueError):
             device, colon, subsystem = str(value).partition(":")
-            device_id, below = int(device, 0), int(subsystem, 0) if colon else None
-            if device_id & 0xFFFF == NVIDIA and not (device_id | (below or 0)) >> 32:
-                return device_id, below
+            device_id, subsystem_id = int(device, 0), int(subsystem, 0) if colon else None
+            if device_id & 0xFFFF == NVIDIA and not (device_id | (subsystem_id or 0)) >> 32:
+                return device_id, subsystem_id
     raise InputError.of(key, value, FILTER_FORM)
 
 
@@ -215,13 +209,14 @@ def _layout(key: str, value: t.Any, enabled: bool) -> Layout:
 
 
 def entries_by_gpu(specs: t.Sequence[Spec], gpus: t.Sequence[Gpu]) -> t.Dict[str, Spec]:
-    """Return the entry that holds for each GPU, by UUID; the last that matches counts.
+    """Return the last entry that matches each GPU, by UUID; a GPU that no entry matches is left out.
 
-    A device that the node does not have is an error; a GPU that no entry matches is left out.
+    Raises:
+        InputError: if an entry has a device that the node does not have.
     """
     for spec in specs:
         for device in spec.devices or ():
-            if not any(_is(gpu, device) for gpu in gpus):
+            if not any(_is_device(gpu, device) for gpu in gpus):
                 have = ", ".join(f"{gpu.index} ({gpu.uuid}, {gpu.pci_bus_id})" for gpu in gpus)
                 expected = f"a GPU of this node: {have or 'it has none'}"
                 raise InputError.of(f"{spec.key}.devices", device, expected)
@@ -229,7 +224,7 @@ def entries_by_gpu(specs: t.Sequence[Spec], gpus: t.Sequence[Gpu]) -> t.Dict[str
 
 
 def check_name(selected: str, known: t.Iterable[str] = ()) -> None:
-    """Refuse what can't be a generated name; ``known`` are names that would have been good too."""
+    """Refuse a name that can't be a generated one; ``known`` are names that would have been valid too."""
     names = ", ".join(filter(None, (cut(", ".join(sorted(known)), MOST_NAMES), FORMS)))
     if selected in ("all-disabled", "all-balanced"):
         return
@@ -262,11 +257,8 @@ def generated(selected: str, profiles: t.Sequence[GiProfile]) -> t.Optional[Layo
 
 def _balanced(profiles: t.Sequence[GiProfile]) -> Layout:
     # Of two profiles with as many slices, the one with less memory leaves room for others.
-    parsed = sorted(
-        (parse(profile.name) for profile in profiles),
-        key=lambda profile: profile.gb,
-        reverse=True,
-    )
+    parsed = [parse(profile.name) for profile in profiles]
+    parsed.sort(key=lambda profile: profile.gb, reverse=True)
     plain = {profile.g: str(profile) for profile in parsed if not profile.attributes}
     parts = BALANCED.get(max((profile.slices for profile in profiles), default=0), {})
     if not parts or not all(slices in plain for slices in parts):
@@ -283,7 +275,11 @@ class Selection(t.NamedTuple):
 
     @classmethod
     def of(cls, config: t.Any, selected: str) -> Selection:
-        """Check a configuration and choose from it; InputError names what is wrong."""
+        """Check a configuration and choose from it.
+
+        Raises:
+            InputError: if the configuration or the name is invalid.
+        """
         if config:
             return cls(*select(config, selected))
         check_name(selected)
@@ -295,11 +291,14 @@ class Selection(t.NamedTuple):
         def left(devices: t.Optional[t.Tuple[Device, ...]]) -> t.Optional[t.Tuple[Device, ...]]:
             return devices and tuple(device for device in devices if _name(device) not in names)
 
-        specs = [spec._replace(devices=left(spec.devices)) for spec in self.specs or ()]
-        return self._replace(specs=specs if self.specs is not None else None)
+        if self.specs is None:
+            return self
+        return self._replace(
+            specs=[spec._replace(devices=left(spec.devices)) for spec in self.specs]
+        )
 
     def targets(self, states: t.Sequence[GpuState]) -> t.Dict[str, Target]:
-        """Return for each GPU that the layout is about, by UUID: MIG on or off, and the counts."""
+        """Return the target of each GPU that the layout is about, by UUID."""
         if self.specs is not None:
             specs = entries_by_gpu(self.specs, [state.gpu for state in states])
             return {uuid: (spec.enabled, spec.layout) for uuid, spec in specs.items()}
@@ -312,7 +311,7 @@ class Selection(t.NamedTuple):
         return targets
 
     def target(self, state: GpuState, gpus: t.Sequence[Gpu]) -> Target:
-        """Return what is wanted of one GPU that the layout is about; ``gpus`` are all of the node."""
+        """Return the target of one GPU that the layout is about; ``gpus`` are all of the node."""
         if self.specs is None:
             return self._generated(state)
         spec = entries_by_gpu(self.specs, gpus)[state.gpu.uuid]
@@ -333,25 +332,28 @@ class Selection(t.NamedTuple):
     def check_broken(self, broken: t.Sequence[NvmlError]) -> None:
         """Raise the error of a GPU that does not answer and that the layout may be about."""
         for error in broken:
-            index = error.gpu_index
-            devices = [spec.devices for spec in self.specs or ()]
-            if self.specs is None or any(device is None or index in device for device in devices):
-                where = "leave the GPU out of the layout's devices"
-                error.hint = f"reset the GPU or reboot the node, or {where}"
+            if self.specs is None or any(
+                spec.devices is None or error.gpu_index in spec.devices for spec in self.specs
+            ):
+                remedy = "leave the GPU out of the layout's devices"
+                error.hint = f"reset the GPU or reboot the node, or {remedy}"
                 raise error
 
 
 class Declared(t.NamedTuple):
-    """What the user has declared. ``by_label``: the node's label may name another layout of ``config``."""
+    """The user's declaration. ``by_label`` is whether the node's label may name another layout of ``config``."""
 
     config: t.Any
     selected: str
     by_label: bool = False
 
     def selection(self, chosen: str = "") -> Selection:
-        """Return the layout that holds; ``chosen`` is what the label asked for last. InputError.
+        """Return the layout that counts; ``chosen`` is the label's last choice.
 
-        Where nothing is selected and the label has not chosen yet, it is one without entries.
+        If nothing is selected and the label has not chosen yet, it is one without entries.
+
+        Raises:
+            InputError: if the configuration or the selected name is invalid.
         """
         known = names(self.config) if self.by_label else []
         if chosen in known:
@@ -362,7 +364,11 @@ class Declared(t.NamedTuple):
         return Selection.of(self.config, self.selected)
 
     def dump(self) -> str:
-        """Return the text of the file for the next boot. InputError: nobody could read it again."""
+        """Return the text of the file for the next boot.
+
+        Raises:
+            InputError: if it is too long to be read again.
+        """
         data = {"config": self.config, "selected": self.selected}
         data.update({"by_label": True} if self.by_label else {})
         text = json.dumps(data, indent=1, sort_keys=True) + "\n"
@@ -373,7 +379,11 @@ class Declared(t.NamedTuple):
 
     @classmethod
     def load(cls, text: str, path: str) -> Declared:
-        """Return what is declared from the file's text. NodeError: it is damaged."""
+        """Return the declaration from the file's text.
+
+        Raises:
+            NodeError: if it is damaged.
+        """
         with readable(path, "run gpu.node.mig again, which writes it"):
             data = json_data.loads(text)
             return cls(data["config"], str(data["selected"]), data.get("by_label") is True)

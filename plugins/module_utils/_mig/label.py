@@ -1,11 +1,11 @@
 # Copyright (c) 2026, the gpu.node authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""A MIG layout by the node's label: what is asked for, what became of it, and the units that see to it.
+"""A MIG layout by the node's label: the request, the answer to it, and the units of the service.
 
-The process that labels the node writes down what the label asks for. That starts a service which may change GPUs, and
-which says in a file of its own how it went. The values of the state are those of NVIDIA's mig-manager
-(pkg/mig/reconfigure of mig-parted 0.15), but for ``rebooting``: nothing is rebooted because of a label.
+The process that labels the node writes the request into a file. That starts a service which may change GPUs, and which
+writes its answer into a file of its own. The values of the state are those of NVIDIA's mig-manager
+(pkg/mig/reconfigure of mig-parted 0.15), except ``rebooting``: nothing is rebooted because of a label.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from .config import MOST_NAMES, Declared, names
 LABEL, STATE_LABEL = "nvidia.com/mig.config", "nvidia.com/mig.config.state"
 PENDING, SUCCESS, FAILED = STATES = "pending", "success", "failed"
 UNIT, PATH_UNIT = "gpu-mig-label.service", "gpu-mig-label.path"
-# In a folder of its own: what happens beside a file makes systemd look anew, and forget what it has not seen yet.
+# In a folder of its own: changes of other files in the folder make systemd lose a change that it has not seen yet.
 ASKED = "/run/gpu-node/mig-label/asked.json"
 ANSWER = "/run/gpu-node/mig-label.json"
 # What the label asked for last and got, for the next boot and the next run of gpu.node.mig.
@@ -35,7 +35,7 @@ LEFT = (CHOSEN.rpartition("/")[0], ANSWER, ASKED.rpartition("/")[0])
 NAME = re.compile(r"([A-Za-z0-9]([A-Za-z0-9._-]{0,61}[A-Za-z0-9])?)?")  # a label's value
 HINT = "run gpu.node.mig again, which writes it"
 
-# It waits for what is in use, which may take days. A driver that hangs is given up after a quarter of an hour.
+# It waits until GPUs are idle, which may take days. A driver that hangs is given up after a quarter of an hour.
 UNIT_TEXT = f"""\
 # Written by gpu.node.mig.
 [Unit]
@@ -75,24 +75,32 @@ TEXTS = {UNIT: UNIT_TEXT, PATH_UNIT: PATH_TEXT}
 
 
 class Request(t.NamedTuple):
-    """A layout that is asked for, by its name in the file with this digest; an empty name gives the choice up."""
+    """A request for the layout of this name in the file with this digest; an empty name withdraws the choice."""
 
     name: str
     digest: str
 
     def dump(self) -> str:
-        """Return it as text."""
+        """Return the request as text."""
         return json.dumps(self._asdict(), sort_keys=True) + "\n"
 
     @classmethod
     def load(cls, text: str, path: str) -> Request:
-        """Return it from its text. NodeError: it is damaged."""
+        """Return the request from its text.
+
+        Raises:
+            NodeError: if it is damaged.
+        """
         with readable(path, "change the label, so that it is written again"):
             return cls.of(json_data.loads(text))
 
     @classmethod
     def of(cls, data: t.Mapping[str, t.Any]) -> Request:
-        """Return it from JSON. ValueError, LookupError or TypeError: it is none."""
+        """Return the request from JSON.
+
+        Raises:
+            ValueError: if it is invalid; or LookupError or TypeError.
+        """
         name, digest = data["name"], data["digest"]
         if not isinstance(digest, str) or not NAME.fullmatch(name):
             raise ValueError(f"{shown(name)} can't be the value of a label")
@@ -100,7 +108,7 @@ class Request(t.NamedTuple):
 
 
 class Answer(t.NamedTuple):
-    """What became of a request; ``alive`` is whether its service still sees to it."""
+    """The state of a request; ``alive`` is whether its service still works on it."""
 
     asked: t.Optional[Request]
     state: str
@@ -109,7 +117,7 @@ class Answer(t.NamedTuple):
 
     @classmethod
     def of(cls, data: t.Mapping[str, t.Any], *, alive: bool) -> Answer:
-        """Return it from the service's own file, which may be of another version."""
+        """Return the answer from the service's file, which may be of another version."""
         try:
             asked: t.Optional[Request] = Request.of(data["asked"])
         except (ValueError, LookupError, TypeError):
@@ -120,7 +128,7 @@ class Answer(t.NamedTuple):
 
 
 class Decision(t.NamedTuple):
-    """What the state's label is to say, and why; ``request`` is what is to be asked for, if anything."""
+    """The value of the state's label, with the reason, and the request to write, if any."""
 
     state: str = ""
     reason: str = ""
@@ -135,18 +143,18 @@ def decide(
     *,
     chosen: bool,
 ) -> Decision:
-    """Decide what a label's value leads to; ``chosen``: one before it is remembered.
+    """Decide what follows from a label's value; ``chosen`` is whether an earlier choice is remembered.
 
-    Only names that the node's file has are asked for.
+    Only names that the node's file has are requested.
     """
     if not label:
         due = chosen or (answer is not None and answer.asked is not None)
         return Decision(request=Request("", digest) if due else None)
     if declared is None:
         return Decision(FAILED, f"mig_by_label is not set in {CONFIG}, {HINT}")
-    why = refusal(declared, label)
-    if why:
-        return Decision(FAILED, why)
+    reason = refusal(declared, label)
+    if reason:
+        return Decision(FAILED, reason)
     request = Request(label, digest)
     if answer is None or answer.asked != request or not answer.state:
         return Decision(PENDING, "it has been asked for", request)
@@ -154,7 +162,7 @@ def decide(
 
 
 def answered(decision: Decision, answer: t.Optional[Answer]) -> bool:
-    """Return whether somebody sees to what is asked for, or has seen to it."""
+    """Return whether the service works on the request, or has answered it."""
     if decision.request is None:
         return True
     if answer is None or answer.asked != decision.request:
@@ -163,7 +171,7 @@ def answered(decision: Decision, answer: t.Optional[Answer]) -> bool:
 
 
 def refusal(declared: Declared, name: str) -> str:
-    """Return why a layout can't be had by its name, an empty text where it can."""
+    """Return why a layout can't be selected by its name, empty if it can."""
     known = [name for name in names(declared.config) if NAME.fullmatch(name)]
     if name in known:
         return ""
@@ -172,7 +180,7 @@ def refusal(declared: Declared, name: str) -> str:
 
 
 def warnings(declared: Declared, chosen: str) -> t.List[str]:
-    """Return what is said where the label has chosen, and its word counts, or would if it still could."""
+    """Return warnings that the label chose a layout, which counts, or is not there any more."""
     default = declared.selection().label
     gone = refusal(declared, chosen)
     if gone:
@@ -185,7 +193,11 @@ def warnings(declared: Declared, chosen: str) -> t.List[str]:
 
 
 def check(declared: Declared, *, boot: bool) -> None:
-    """Check that a label can choose from what is declared, as it is to. InputError."""
+    """Check that a label can choose from the declared layouts.
+
+    Raises:
+        InputError: if there are none with names, or no file for the next boot is written.
+    """
     if not names(declared.config):
         expected = "layouts by their names (mig_config), of which the label names one"
         raise InputError.of("by_label", True, f"false, or {expected}")
@@ -195,14 +207,14 @@ def check(declared: Declared, *, boot: bool) -> None:
 
 
 class Units(t.NamedTuple):
-    """What the node has of the units: their texts, and systemd's view of the one that waits."""
+    """The units on the node: their texts, and systemd's properties of the path unit."""
 
     texts: t.Mapping[str, t.Optional[str]] = {}
     path: t.Mapping[str, str] = {}
 
 
 def plan(units: Units, *, desired: bool) -> t.List[Step]:
-    """Return the steps to the units, or to none of them."""
+    """Return the steps that write the units, or remove them."""
     if not desired:
         if {*units.texts.values()} <= {None}:
             return []

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, the gpu.node authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""From a GPU as it is to the layout that is wanted: steps, or a refusal that says why."""
+"""From a GPU's state to the desired layout: steps, or a refusal with the reason."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from .._base.services.mps import SERVER
 from .._base.steps import IDLE_GPU, Step
 from .._node.users.allocated import Holder
 from .._node.users.busy import refuse_if_busy
-from .search import Kept, arrange
+from .search import KeptInstance, arrange
 
 
 class Place(t.NamedTuple):
-    """An instance where it was: its profile, its compute instances by slices, and where it begins."""
+    """An instance at its place: its profile, the slices of its compute instances, and where it begins."""
 
     profile: str
     cis: t.Tuple[int, ...]
@@ -28,11 +28,11 @@ class Place(t.NamedTuple):
 
 
 class Places(t.Tuple[Place, ...]):
-    """A layout whose instances are wanted at their places."""
+    """A layout whose instances have places."""
 
 
 class Placed(t.NamedTuple):
-    """An instance, there or to be: its profile, and its placement as nvidia-smi mig -lgi prints it."""
+    """A present or planned instance: its profile, and its placement as nvidia-smi mig -lgi prints it."""
 
     profile: str
     start: int
@@ -51,9 +51,10 @@ IDLE = (IDLE_GPU,)
 class GpuState:
     """A GPU with its profiles, instances, processes and MIG devices.
 
-    ``holders`` are the pods that the kubelet has given something of it. ``placements`` tells where
-    compute instances may begin, by GPU instance id and slices. ``claimed`` are the UUIDs of MIG devices
-    that claims of the DRA driver had made, and which go with them.
+    Attributes:
+        placements: Where compute instances may begin, by GPU instance id and slices.
+        holders: The pods that the kubelet has allocated something of it to.
+        claimed: The UUIDs of MIG devices that were made for claims of the DRA driver, and end with them.
     """
 
     gpu: Gpu
@@ -66,23 +67,14 @@ class GpuState:
     claimed: t.FrozenSet[str] = frozenset()
 
     @property
-    def without_claimed(self) -> GpuState:
-        """Return the GPU without the instances that claims had made."""
-        ids = {device.gi_id for device in self.devices if device.uuid in self.claimed}
-        unclaimed = tuple(instance for instance in self.instances if instance.id not in ids)
-        return dataclasses.replace(self, instances=unclaimed, claimed=frozenset())
-
-    @property
     def users(self) -> t.Tuple[User, ...]:
-        """Return all that a change may not take anything from."""
+        """Return the processes and pods that a change may not take anything from."""
         return (*self.processes, *self.holders)
 
     def name_of(self, instance: GpuInstance) -> str:
         """Return an instance's profile name."""
-        return next(
-            (profile.name for profile in self.profiles if profile.id == instance.profile_id),
-            "unknown",
-        )
+        names = {profile.id: profile.name for profile in self.profiles}
+        return names.get(instance.profile_id, "unknown")
 
     def shape_of(self, instance: GpuInstance) -> Shape:
         """Return an instance's profile and compute instances."""
@@ -90,29 +82,27 @@ class GpuState:
         return Shape(self.name_of(instance), tuple(sizes))
 
     def placed(self, instance: GpuInstance) -> Placed:
-        """Return an instance as the picture wants it."""
+        """Return an instance as the picture shows it."""
         name = str(self.shape_of(instance)) if instance.cis else self.name_of(instance)
         return Placed(name, instance.start, instance.size)
 
     @property
     def picture(self) -> str:
         """Return the GPU in a few lines."""
-        return picture(
-            self.gpu, self.profiles, [self.placed(instance) for instance in self.instances]
-        )
+        return picture(self.gpu, self.profiles, [*map(self.placed, self.instances)])
 
 
 class GpuPlan(t.NamedTuple):
-    """The steps for one GPU, and how it looks before and after; ``more`` as in Plan.
+    """The steps for one GPU, and its picture before and after; ``more`` as in Plan.
 
-    ``kept`` and ``destroyed`` hold the ids of GPU instances, ``created`` what is to be made.
+    ``staying`` and ``destroyed`` have the ids of GPU instances, ``created`` the new ones.
     """
 
     gpu: Gpu
     steps: t.Tuple[Step, ...]
     before: str
     after: str
-    kept: t.Tuple[int, ...] = ()
+    staying: t.Tuple[int, ...] = ()
     destroyed: t.Tuple[int, ...] = ()
     created: t.Tuple[Placed, ...] = ()
     pending: str = ""
@@ -137,17 +127,21 @@ def about(gpu: Gpu) -> t.Iterator[None]:
 
 
 def plan_gpu(state: GpuState, enabled: bool, layout: Layout, *, reset: bool = False) -> GpuPlan:
-    """Plan for one GPU, or raise NodeError when it cannot be brought there; Busy when not now.
+    """Plan for one GPU; with ``reset`` it is reset if its mode waits for that.
 
-    With ``reset`` a mode that waits for a reset of the GPU gets it.
+    Raises:
+        NodeError: if the GPU can't have the layout; Busy if it can't now.
     """
     with about(state.gpu):
         if state.claimed and enabled and state.gpu.mig_current:
-            # It may have its layout, and beside it only what claims had made.
-            plan = _plan_gpu(state.without_claimed, enabled, layout, False)
+            # It may have its layout, and beside it only instances that were made for claims.
+            ids = {device.gi_id for device in state.devices if device.uuid in state.claimed}
+            unclaimed = tuple(instance for instance in state.instances if instance.id not in ids)
+            own_state = dataclasses.replace(state, instances=unclaimed, claimed=frozenset())
+            plan = _plan_gpu(own_state, enabled, layout, False)
             if not (plan.steps or plan.pending):
                 staying = tuple(instance.id for instance in state.instances)
-                return plan._replace(before=state.picture, after=state.picture, kept=staying)
+                return plan._replace(before=state.picture, after=state.picture, staying=staying)
         return _plan_gpu(state, enabled, layout, reset)
 
 
@@ -164,7 +158,7 @@ def _plan_gpu(state: GpuState, enabled: bool, layout: Layout, reset: bool) -> Gp
         return _disable(state)
     mode = _mode(state, True)
     if not state.profiles and not gpu.mig_current:
-        # Drivers of branch 535 and older tell profiles only once MIG mode is on.
+        # Drivers of branch 535 and older report profiles only once MIG mode is on.
         return GpuPlan(gpu, mode, before, picture(gpu, (), (), enabled=True), more=True)
     busy = {_at(user) for user in state.users if user.gi_id is not None}
     arrangement = arrange(*_offered(state, layout), busy, state.placements)
@@ -189,7 +183,7 @@ def _plan_gpu(state: GpuState, enabled: bool, layout: Layout, reset: bool) -> Gp
         (*mode, *_clear(state, gone), *_reshape(state, arrangement.keep), *creating),
         before,
         picture(gpu, state.profiles, [*stay, *placements], enabled=True),
-        kept=tuple(instance.id for instance in staying),
+        staying=tuple(instance.id for instance in staying),
         destroyed=tuple(instance.id for instance in gone),
         created=placements,
         more=bool(mode),
@@ -199,7 +193,7 @@ def _plan_gpu(state: GpuState, enabled: bool, layout: Layout, reset: bool) -> Gp
 def _offered(
     state: GpuState, layout: Layout
 ) -> t.Tuple[t.Sequence[GiProfile], t.Sequence[GpuInstance], t.Sequence[Shape]]:
-    """Return the profiles, the instances that may stay, and those that are wanted, at their places."""
+    """Return the profiles, the instances that may stay, and the desired shapes, as their places allow."""
     if not isinstance(layout, Places):
         return state.profiles, state.instances, shapes(layout)
     desired = {(place.profile, place.start) for place in layout}
@@ -207,12 +201,8 @@ def _offered(
     for profile in state.profiles:
         spans = tuple(span for span in profile.placements if (profile.name, span[0]) in desired)
         profiles.append(dataclasses.replace(profile, placements=spans))
-    there = [
-        instance
-        for instance in state.instances
-        if (state.name_of(instance), instance.start) in desired
-    ]
-    return profiles, there, [Shape(place.profile, place.cis) for place in layout]
+    may_stay = [gi for gi in state.instances if (state.name_of(gi), gi.start) in desired]
+    return profiles, may_stay, [Shape(place.profile, place.cis) for place in layout]
 
 
 def _waiting(state: GpuState, enabled: bool, reset: bool) -> GpuPlan:
@@ -251,12 +241,14 @@ def _mode(state: GpuState, on: bool) -> t.Tuple[Step, ...]:
 
 
 def _clear(state: GpuState, gone: t.Sequence[GpuInstance]) -> t.List[Step]:
-    every = ((instance.id, f"destroy {_where(state, instance)}") for instance in gone)
-    return [_step("destroy_gi", state.gpu, summary, IDLE, gi=gi) for gi, summary in every]
+    return [
+        _step("destroy_gi", state.gpu, f"destroy {_where(state, gi)}", IDLE, gi=gi.id)
+        for gi in gone
+    ]
 
 
-def _reshape(state: GpuState, staying: t.Sequence[Kept]) -> t.List[Step]:
-    """Bring the compute instances of the GPU instances that stay to what is wanted."""
+def _reshape(state: GpuState, staying: t.Sequence[KeptInstance]) -> t.List[Step]:
+    """Return the steps to the desired compute instances of the GPU instances that stay."""
     steps, gpu = [], state.gpu
     for keeper in staying:
         where, gi = _where(state, keeper.instance), keeper.instance.id
@@ -280,13 +272,13 @@ def _on(on: bool) -> str:
 
 
 def _refuse_in_use(
-    state: GpuState, gone: t.Sequence[GpuInstance], staying: t.Sequence[Kept]
+    state: GpuState, gone: t.Sequence[GpuInstance], staying: t.Sequence[KeptInstance]
 ) -> None:
-    """Refuse to destroy what is in use, naming everybody who is in the way."""
+    """Refuse to destroy instances in use, with the names of all users."""
     where = {
-        (keeper.id, ci): _where(state, keeper)
-        for keeper in gone
-        for ci in (-1, *(ci.id for ci in keeper.cis))
+        (instance.id, ci): _where(state, instance)
+        for instance in gone
+        for ci in (-1, *(ci.id for ci in instance.cis))
     }
     for keeper in staying:
         for ci in keeper.doomed:
@@ -298,7 +290,7 @@ def _refuse_in_use(
 
 
 def _at(user: User) -> t.Tuple[int, int]:
-    """Return where a user is: GPU instance and compute instance, -1 for what is not known."""
+    """Return a user's GPU instance and compute instance, -1 if it is not known."""
     gi, ci = user.gi_id, user.ci_id
     return -1 if gi is None else gi, -1 if ci is None else ci
 
@@ -310,14 +302,11 @@ def _where(state: GpuState, instance: GpuInstance) -> str:
 def without_idle(
     state: GpuState, idle: t.Mapping[int, str]
 ) -> t.Tuple[GpuState, t.Tuple[Server, ...]]:
-    """Return a GPU without its idle servers, and those."""
-    servers_found = [
-        process
+    """Return a GPU without its idle MPS servers, and these servers; ``idle`` has their pipes by PID."""
+    servers = tuple(
+        Server(process, idle[process.pid])
         for process in state.processes
         if process.pid in idle and process.name.endswith(SERVER)
-    ]
-    servers = tuple(
-        Server(server_process, idle[server_process.pid]) for server_process in servers_found
     )
     gone = {server.process.pid for server in servers}
     processes = tuple(process for process in state.processes if process.pid not in gone)
@@ -325,7 +314,7 @@ def without_idle(
 
 
 def ends(plan: GpuPlan, servers: t.Sequence[Server]) -> t.Tuple[Step, ...]:
-    """Return what ends the idle servers that are in the way of a plan."""
+    """Return the steps that end the idle servers that are in the way of a plan."""
     needing = [step for step in plan.steps if set(IDLE) & set(step.needs)]
     return tuple(
         Step(
@@ -340,7 +329,11 @@ def ends(plan: GpuPlan, servers: t.Sequence[Server]) -> t.Tuple[Step, ...]:
 
 
 def spare(state: GpuState, steps: t.Sequence[Step]) -> None:
-    """Refuse steps that take something from a pod. Busy names it."""
+    """Refuse steps that take something from a pod.
+
+    Raises:
+        Busy: if there is such a pod, with its name.
+    """
     needing = [step for step in steps if set(IDLE) & set(step.needs)]
     users = [holder for holder in state.holders if any(_touches(step, holder) for step in needing)]
     with about(state.gpu):
@@ -348,7 +341,7 @@ def spare(state: GpuState, steps: t.Sequence[Step]) -> None:
 
 
 def _touches(step: Step, user: User) -> bool:
-    """Return whether a step needs an instance empty, or the whole GPU, that somebody has."""
+    """Return whether a step needs an instance, or the whole GPU, to be idle that a user has."""
     for key, at in (("gi", user.gi_id), ("ci", user.ci_id)):
         if at is not None and step.params.get(key, at) != at:
             return False
@@ -364,16 +357,13 @@ def picture(
 ) -> str:
     """Return a GPU in a few lines: its MIG mode, its memory grid, and its instances in their order.
 
-    ``enabled`` is for the GPU as it is to become; without it the GPU's own mode is shown.
+    ``enabled`` is the planned mode; by default the GPU's own mode is shown.
     """
     on = gpu.mig_current if enabled is None else enabled
-    lines = [f"GPU {gpu.index} {gpu.uuid} {gpu.name}: MIG {'on' if on else 'off'}"]
+    lines = [f"GPU {gpu.index} {gpu.uuid} {gpu.name}: MIG {_on(on)}"]
     if on:
-        placed = sorted(placed, key=lambda placed_instance: placed_instance.start)
-        lines += [
-            f"  {_grid(profiles, placed)}",
-            *(f"  - {placed_instance}" for placed_instance in placed),
-        ]
+        placed = sorted(placed, key=lambda instance: instance.start)
+        lines += [f"  {_grid(profiles, placed)}", *(f"  - {instance}" for instance in placed)]
     return "\n".join(line.rstrip() for line in lines)
 
 

@@ -1,10 +1,10 @@
 # Copyright (c) 2026, the gpu.node authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""Which GPUs can be partitioned, and how, by their PCI ids: what is known before a driver can be asked.
+"""The GPUs that can be partitioned, by their PCI ids, and their profiles, for nodes without a driver.
 
-NVIDIA, MIG User Guide (610), Supported GPUs and Supported MIG Profiles; the ids by product are those of the
-device filters in mig-parted's configurations, as the GPU Operator ships them. What is not listed is not known.
+Sources: NVIDIA, MIG User Guide (610), Supported GPUs and Supported MIG Profiles; the ids by product are those of the
+device filters in mig-parted's configurations, as the GPU Operator ships them. Other products are not known.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ def _profile(number: int, name: str, most: int, starts: t.Iterable[int], size: i
 
 
 def _of_seven(eighth: int, quarter: int, half: int, whole: int) -> Profiles:
-    """Return the profiles of a GPU of seven slices; memory in GB, as they are named by."""
+    """Return the profiles of a GPU of seven slices; memory in GB, as in the profiles' names."""
     return (
         _profile(19, f"1g.{eighth}gb", 7, range(7), 1),
         _profile(20, f"1g.{eighth}gb+me", 1, range(7), 1),
@@ -69,11 +69,11 @@ BY_ID = {
 
 
 def product(device_id: int) -> t.Optional[Product]:
-    """Return what is known of the GPUs of an id."""
+    """Return the product with a PCI device id, None if it is not known."""
     return BY_ID.get(device_id)
 
 
 def never(device_id: int) -> bool:
-    """Return whether GPUs of an id can be partitioned by no driver."""
-    known = architecture(device_id)
-    return known in NEVER or (known == "ampere" and device_id >= GA10X)
+    """Return whether no driver can partition GPUs with a PCI device id."""
+    family = architecture(device_id)
+    return family in NEVER or (family == "ampere" and device_id >= GA10X)

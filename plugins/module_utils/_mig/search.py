@@ -1,7 +1,7 @@
 # Copyright (c) 2026, the gpu.node authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""Where instances go on a GPU's memory grid: keep the most, then place the rest."""
+"""The search for places of instances on a GPU's memory grid: keep the most, then place the others."""
 
 from __future__ import annotations
 
@@ -15,12 +15,13 @@ from .._base.errors import NodeError
 from .._base.gpu import GiProfile, GpuInstance
 from .._base.mig_profile import Placements, Shape, mask, parse, spread, usual_placements
 
+NO_ARRANGEMENT = "no arrangement on its memory grid holds all of them at once"
 Busy = t.Collection[t.Tuple[int, int]]
 T = t.TypeVar("T")
 
 
-class Kept(t.NamedTuple):
-    """A GPU instance that stays: what it is to become, and which compute instances stay in it."""
+class KeptInstance(t.NamedTuple):
+    """A GPU instance that stays: its new shape, and the compute instances that stay and are created in it."""
 
     instance: GpuInstance
     shape: Shape
@@ -29,19 +30,19 @@ class Kept(t.NamedTuple):
 
     @property
     def doomed(self) -> t.Tuple[int, ...]:
-        """Return the ids of the compute instances that have to go."""
+        """Return the ids of the compute instances to destroy."""
         return tuple(ci.id for ci in self.instance.cis if ci.id not in self.cis)
 
     @property
     def changes(self) -> int:
-        """Return how many compute instances come and go."""
+        """Return how many compute instances are created and destroyed."""
         return len(self.create) + len(self.doomed)
 
 
-class Found(t.NamedTuple):
-    """The instances that stay where they are, and the placements for those to be created."""
+class Arrangement(t.NamedTuple):
+    """The instances that stay where they are, and the placements of those to create."""
 
-    keep: t.Tuple[Kept, ...]
+    keep: t.Tuple[KeptInstance, ...]
     create: t.Tuple[t.Tuple[GiProfile, int, Shape], ...]
 
 
@@ -51,11 +52,18 @@ def arrange(
     desired: t.Sequence[Shape],
     busy: Busy = (),
     placements: t.Optional[t.Mapping[int, Placements]] = None,
-) -> Found:
+) -> Arrangement:
     """Return the arrangement that disturbs the fewest busy instances, and then the fewest at all.
 
-    ``busy`` holds ids of (GPU instance, compute instance) in use, ``placements`` where compute
-    instances may begin in each GPU instance. Raises NodeError when the layout fits in no way.
+    Args:
+        profiles: The GPU's profiles.
+        existing: The instances that may stay.
+        desired: The layout.
+        busy: Ids of (GPU instance, compute instance) in use.
+        placements: Where compute instances may begin in each GPU instance, by its id.
+
+    Raises:
+        NodeError: if the layout does not fit on the GPU.
     """
     layout = collections.Counter(instance.profile for instance in desired)
     _check(profiles, layout)
@@ -65,15 +73,15 @@ def arrange(
     def weight(keep: t.Tuple[GpuInstance, ...]) -> t.Tuple[int, int]:
         return sum(instance.id in held for instance in keep), len(keep)
 
-    def stays(arrangement: Found) -> t.Tuple[int, int]:
+    def stays(arrangement: Arrangement) -> t.Tuple[int, int]:
         cis = [(gi.instance.id, ci) for gi in arrangement.keep for ci in gi.cis]
         return sum(ids in busy for ids in cis), -sum(gi.changes for gi in arrangement.keep)
 
     candidates = [instance for instance in existing if names.get(instance.profile_id) in layout]
-    fits = False  # on an empty GPU; asked where something that stays is in the way
+    fits = False  # on an empty GPU; computed once an instance that stays is in the way
     subsets = sorted(_subsets(candidates), key=weight, reverse=True)
     for _weight, alike in itertools.groupby(subsets, key=weight):
-        arrangements: t.List[Found] = []
+        arrangements: t.List[Arrangement] = []
         for keep in alike:
             free = _complete(profiles, keep, layout)
             if free is not None:
@@ -81,12 +89,12 @@ def arrange(
                 if not any(instance.changes for instance in arrangements[-1].keep):
                     break
             elif not fits and _complete(profiles, (), layout) is None:
-                raise _does_not_fit(layout)
+                raise _too_much(layout, NO_ARRANGEMENT)
             else:
                 fits = True
         if arrangements:
             return max(arrangements, key=stays)
-    raise _does_not_fit(layout)
+    raise _too_much(layout, NO_ARRANGEMENT)
 
 
 def _subsets(values: t.Sequence[T]) -> t.Iterator[t.Tuple[T, ...]]:
@@ -105,25 +113,23 @@ def _assign(
     desired: t.Sequence[Shape],
     busy: Busy,
     placements: t.Mapping[int, Placements],
-) -> Found:
-    """Give the kept instances their shapes, and the free placements the rest of them."""
+) -> Arrangement:
+    """Assign shapes to the instances that stay, and the other shapes to the free placements."""
     left = list(desired)
-    staying: t.List[Kept] = []
+    staying: t.List[KeptInstance] = []
     for name in sorted({names[instance.profile_id] for instance in keep}):
         alike = [instance for instance in keep if names[instance.profile_id] == name]
-        staying += match(
-            alike, [instance for instance in left if instance.profile == name], busy, placements
-        )
-        for instance in staying[-len(alike) :]:
-            left.remove(instance.shape)
+        candidates = [shape for shape in left if shape.profile == name]
+        for kept_instance in match(alike, candidates, busy, placements):
+            staying.append(kept_instance)
+            left.remove(kept_instance.shape)
     create = []
     for profile, start in free:
-        shape = next(instance for instance in left if instance.profile == profile.name)
+        shape = next(shape for shape in left if shape.profile == profile.name)
         left.remove(shape)
         create.append((profile, start, shape))
-    return Found(
-        tuple(sorted(staying, key=lambda instance: instance.instance.start)), tuple(create)
-    )
+    staying.sort(key=lambda kept_instance: kept_instance.instance.start)
+    return Arrangement(tuple(staying), tuple(create))
 
 
 def room(profile: GiProfile) -> int:
@@ -138,8 +144,8 @@ def room(profile: GiProfile) -> int:
 def _check(profiles: t.Sequence[GiProfile], layout: t.Mapping[str, int]) -> None:
     """Refuse profiles that the GPU does not offer, and more instances, slices or media engines than it has.
 
-    NVML tells only how often each profile fits by itself. Profiles with +me share the same engines,
-    and one with +me.all leaves none, so that nothing but profiles with -me can be beside it.
+    NVML reports only how often each profile fits by itself. Profiles with +me share the same engines, and +me.all takes
+    all of them, so that only profiles with -me fit beside it.
     """
     by_name = {profile.name: profile for profile in profiles}
     for name in layout:
@@ -155,29 +161,23 @@ def _check(profiles: t.Sequence[GiProfile], layout: t.Mapping[str, int]) -> None
         raise _too_much(layout, f"it takes {slices} of {most} slices")
     engines = {name: media(name) for name in by_name}
     for kind in ("+me", "+me.all"):
-        most = max(
-            (profile.max_count for profile in profiles if engines[profile.name] == kind), default=0
-        )
-        asked = {name: count for name, count in layout.items() if engines[name] == kind}
-        if sum(asked.values()) > most:
-            raise _too_much(asked, f"its media engines serve {most} instance with {kind}", "do")
+        counts = (profile.max_count for profile in profiles if engines[profile.name] == kind)
+        most = max(counts, default=0)
+        desired = {name: count for name, count in layout.items() if engines[name] == kind}
+        if sum(desired.values()) > most:
+            raise _too_much(desired, f"its media engines serve {most} instance with {kind}", "do")
     greedy = [name for name in layout if engines[name] == "+me.all"]
     beside = [name for name in layout if engines[name] not in ("+me.all", "-me")]
     if greedy and beside:
-        raise _too_much(
-            layout, f"{greedy[0]} takes all media engines and leaves none for {', '.join(beside)}"
-        )
+        cause = f"{greedy[0]} takes all media engines and leaves none for {', '.join(beside)}"
+        raise _too_much(layout, cause)
 
 
 def media(name: str) -> str:
-    """Return what a profile has of the media engines: +me, +me.all, -me, or an empty text for the usual."""
+    """Return a profile's attribute for media engines: +me, +me.all, -me, or an empty text for the usual ones."""
     attributes = parse(name).attributes
     names = attributes[1:].split(",")
     return next((attributes[0] + word for word in ("me", "me.all") if word in names), "")
-
-
-def _does_not_fit(layout: t.Mapping[str, int]) -> NodeError:
-    return _too_much(layout, "no arrangement on its memory grid holds all of them at once")
 
 
 def _too_much(layout: t.Mapping[str, int], cause: str, verb: str = "does") -> NodeError:
@@ -188,7 +188,7 @@ def _too_much(layout: t.Mapping[str, int], cause: str, verb: str = "does") -> No
 def _complete(
     profiles: t.Sequence[GiProfile], keep: t.Sequence[GpuInstance], layout: t.Mapping[str, int]
 ) -> t.Optional[t.Tuple[t.Tuple[GiProfile, int], ...]]:
-    """Return placements for what the kept instances leave to be created, or None."""
+    """Return placements for the instances to create beside those that stay, None if they don't fit."""
     counts = collections.Counter(instance.profile_id for instance in keep)
     todo: t.List[GiProfile] = []
     for profile in profiles:
@@ -196,12 +196,8 @@ def _complete(
         if left < 0:
             return None
         todo += [profile] * left
-    todo.sort(
-        key=lambda instance: (
-            -max((size for _at, size in instance.placements), default=0),
-            instance.id,
-        )
-    )
+    sizes = {profile.id: [size for _at, size in profile.placements] for profile in todo}
+    todo.sort(key=lambda profile: (-max(sizes[profile.id], default=0), profile.id))
     spans = [span for profile in profiles for span in profile.placements]
     return _place(todo, _taken((instance.start, instance.size) for instance in keep), spans, set())
 
@@ -212,7 +208,7 @@ def _place(
     spans: t.Sequence[t.Tuple[int, int]],
     dead: t.Set[t.Tuple[int, int]],
 ) -> t.Optional[t.Tuple[t.Tuple[GiProfile, int], ...]]:
-    """Place instances, each where most room is left for others; ``dead`` holds what came to nothing."""
+    """Place instances, each where it leaves most room for others; ``dead`` has the states that led nowhere."""
     if not todo:
         return ()
     if (len(todo), taken) in dead:
@@ -234,11 +230,11 @@ def _place(
 
 def keep(
     instance: GpuInstance, shape: Shape, busy: Busy, placements: t.Optional[Placements] = None
-) -> Kept:
-    """Return how to keep the busy compute instances first, and then the most of the others.
+) -> KeptInstance:
+    """Return how to keep the busy compute instances first, and then as many others as possible.
 
-    ``busy`` holds ids of (GPU instance, compute instance); ``placements`` is what NVML tells of this
-    GPU instance, and the usual ones stand in for it.
+    ``busy`` holds ids of (GPU instance, compute instance); ``placements`` are those that NVML reports for this GPU
+    instance, by default the usual ones.
     """
     known = placements or usual_placements(parse(shape.profile).g)
 
@@ -253,9 +249,9 @@ def keep(
         taken = _taken((ci.start, ci.slices) for ci in chosen)
         create = spread(list(missing.elements()), known, taken)
         if create is not None:
-            return Kept(instance, shape, frozenset(ci.id for ci in chosen), create)
-    # NVML's placements do not hold the shape at all: creating it will fail, and say so.
-    return Kept(instance, shape, frozenset(), tuple((size, 0) for size in shape.cis))
+            return KeptInstance(instance, shape, frozenset(ci.id for ci in chosen), create)
+    # NVML's placements do not hold the shape at all: its creation will fail with an error.
+    return KeptInstance(instance, shape, frozenset(), tuple((size, 0) for size in shape.cis))
 
 
 def match(
@@ -263,29 +259,27 @@ def match(
     shapes: t.Sequence[Shape],
     busy: Busy,
     placements: t.Mapping[int, Placements],
-) -> t.Tuple[Kept, ...]:
-    """Give each GPU instance one of the shapes of its profile, so that most compute instances stay.
+) -> t.Tuple[KeptInstance, ...]:
+    """Assign each GPU instance one of the shapes of its profile, so that most compute instances stay.
 
     There are at least as many shapes as instances, all of one profile.
     """
-    if len(set(shapes)) == 1:
-        return tuple(
-            keep(instance, shapes[0], busy, placements.get(instance.id)) for instance in instances
-        )
-    every = itertools.product(instances, set(shapes))
     pairs = {
-        (instance.id, to): keep(instance, to, busy, placements.get(instance.id))
-        for instance, to in every
+        (instance.id, shape): keep(instance, shape, busy, placements.get(instance.id))
+        for instance in instances
+        for shape in set(shapes)
     }
+    if len(set(shapes)) == 1:
+        return tuple(pairs.values())
+
+    def in_order(order: t.Tuple[Shape, ...]) -> t.Tuple[KeptInstance, ...]:
+        return tuple(pairs[instance.id, order[at]] for at, instance in enumerate(instances))
 
     def worth(order: t.Tuple[Shape, ...]) -> t.Tuple[int, int, int]:
-        chosen = [pairs[instance.id, order[at]] for at, instance in enumerate(instances)]
+        chosen = in_order(order)
         held = sum((keeper.instance.id, ci) in busy for keeper in chosen for ci in keeper.cis)
-        return (
-            held,
-            -sum(keeper.changes for keeper in chosen),
-            sum(len(keeper.cis) for keeper in chosen),
-        )
+        changes = sum(keeper.changes for keeper in chosen)
+        return held, -changes, sum(len(keeper.cis) for keeper in chosen)
 
-    best = max(set(itertools.permutations(shapes, len(instances))), key=lambda o: (worth(o), o))
-    return tuple(pairs[instance.id, best[at]] for at, instance in enumerate(instances))
+    orders = set(itertools.permutations(shapes, len(instances)))
+    return in_order(max(orders, key=lambda order: (worth(order), order)))

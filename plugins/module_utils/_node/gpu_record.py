@@ -1,9 +1,9 @@
 # Copyright (c) 2026, the gpu.node authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""The GPUs that a node had at its last bring-up, by their PCI addresses: one that falls off the bus is missed.
+"""The GPUs that a node had at its last bring-up, by their PCI addresses, so that a lost one is noticed.
 
-What NVML said of them then is kept beside it, by which one that does not answer any more can be named.
+Their identities in NVML are recorded too, so that one that does not answer any more can be named.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ Addresses = t.Tuple[str, ...]
 
 
 class Gpus(t.NamedTuple):
-    """The addresses that were recorded and those on the bus; how many the user says are meant, -1: has not said."""
+    """The recorded addresses, those on the bus, and how many GPUs the user expects, -1 if that is not set."""
 
     known: Addresses
     there: Addresses
@@ -31,14 +31,13 @@ class Gpus(t.NamedTuple):
 
     @property
     def missing(self) -> Addresses:
-        """Return the addresses of missing GPUs: there are fewer than there were, and that is not meant."""
-        fewer = len(self.there) < len(self.known) and len(self.there) != self.meant
-        return (
-            tuple(address for address in self.known if address not in self.there) if fewer else ()
-        )
+        """Return the addresses of missing GPUs, if there are fewer than recorded and than expected."""
+        if len(self.there) >= len(self.known) or len(self.there) == self.meant:
+            return ()
+        return tuple(address for address in self.known if address not in self.there)
 
     def steps(self) -> t.List[Step]:
-        """Return the step that records the GPUs that are there, none where it has them or where some are missing."""
+        """Return the step that records the present GPUs, none if they are recorded or some are missing."""
         if set(self.known) == set(self.there) or not self.there or self.missing:
             return []
         new = [address for address in self.there if address not in self.known]
@@ -60,7 +59,7 @@ class Gpus(t.NamedTuple):
 
     @property
     def next_step(self) -> str:
-        """Return what to do about missing ones."""
+        """Return what to do about missing GPUs."""
         return (
             f"see the kernel's log for what became of them (journalctl -k -g '{'|'.join(self.missing)}'), or, if the "
             f"node is to have {counted(len(self.there), 'GPU')}, set validate_gpu_count to {len(self.there)} and run "
@@ -72,24 +71,30 @@ NOT_RECORDED = Gpus((), ())
 
 
 def load(text: t.Optional[str], machine: str) -> Addresses:
-    """Return the recorded addresses, none of a node without a record, or with that of the machine it is a copy of.
+    """Return the recorded addresses; none if there is no record, or that of the machine that the node is a copy of.
 
-    ``machine`` is what tells machines apart. NodeError: the record is damaged.
+    ``machine`` identifies the machine.
+
+    Raises:
+        NodeError: if the record is damaged.
     """
     if text is None:
         return ()
     with readable(PATH, "remove the file; the next run records the GPUs that are there"):
         data = json_data.loads(text)
         addresses = data["gpus"]
-        if not isinstance(addresses, list) or not all(
-            isinstance(address, str) for address in addresses
-        ):
+        texts = isinstance(addresses, list) and all(isinstance(text, str) for text in addresses)
+        if not texts:
             raise TypeError("expected a list of PCI addresses under gpus")
         return tuple(addresses) if data["machine"] == machine else ()
 
 
 def identities(text: t.Optional[str], machine: str) -> t.Tuple[Seen, ...]:
-    """Return what NVML said of those GPUs, as far as it answered. NodeError: the record is damaged."""
+    """Return the recorded GPUs whose identity is recorded too.
+
+    Raises:
+        NodeError: if the record is damaged.
+    """
     there = load(text, machine)
     recorded = json_data.table(json_data.table_in(text).get("devices"))
     rows = {pci: json_data.table(recorded.get(pci)) for pci in there}
@@ -101,7 +106,7 @@ def identities(text: t.Optional[str], machine: str) -> t.Tuple[Seen, ...]:
 
 
 def dump(addresses: t.Iterable[str], machine: str, seen: t.Iterable[Seen] = ()) -> str:
-    """Return the record's text, with what NVML says of those that answer."""
+    """Return the record's text, with the identities of the GPUs that NVML sees."""
     data = {"machine": machine, "gpus": sorted(addresses)}
     devices = {device.pci: {"uuid": device.uuid, "serial": device.serial} for device in seen}
     return json.dumps({**data, "devices": devices}, indent=1) + "\n"

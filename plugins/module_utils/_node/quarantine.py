@@ -1,9 +1,9 @@
 # Copyright (c) 2026, the gpu.node authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""What of a node is in quarantine: GPUs by their UUIDs, or all of it, each with who set it aside and why.
+"""The quarantine of a node: GPUs by their UUIDs, or all of the node, each with author and reason.
 
-One file says it, which only gpu.node.quarantine writes; all others read it.
+It is in one file, which only gpu.node.quarantine writes, and all other parts read.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from .._base.text.shown import shown
 
 PATH = "/var/lib/gpu-node/quarantine.json"
 CASES = "/var/lib/gpu-node/repair.json"  # of gpu.node.repair
-# Whoever may write to these lifts a quarantine, which services follow at once.
+# A user who may write to these can end a quarantine, which services follow at once.
 TRUSTED = {PATH: 0o644, CASES: 0o600}
 VERSION = 1
 MOST_GPUS = 128
@@ -31,9 +31,9 @@ FULL = "release those that are not in the node any more (gpu.node.release)"
 
 
 class Quarantined(t.NamedTuple):
-    """Why a GPU or a node is set aside: by whom, and since when in seconds since 1970.
+    """The quarantine of a GPU or a node: its author, its reason, and when it began in seconds since 1970.
 
-    ``serial`` and ``pci`` are the GPU's when it was set aside, empty where they were not known, and of a node.
+    ``serial`` and ``pci`` are the GPU's at that time, empty if they were not known, and for a node.
     """
 
     by: str
@@ -49,23 +49,23 @@ class Quarantined(t.NamedTuple):
         return f"{self.reason} (ticket {self.ticket})" if self.ticket else self.reason
 
     def __str__(self) -> str:
-        """Say it for people."""
+        """Return a phrase for messages."""
         return f"in quarantine since {strict.written(self.since)} by {WORDS[self.by]}: {self.why}"
 
 
 class Quarantine(t.NamedTuple):
-    """All that is in quarantine: GPUs by their UUIDs, and the node, None where it is not."""
+    """The quarantined GPUs by their UUIDs, and the node's quarantine, None if it has none."""
 
     gpus: t.Mapping[str, Quarantined] = {}
     node: t.Optional[Quarantined] = None
 
     def of(self, uuid: str) -> t.Optional[Quarantined]:
-        """Return why a GPU is set aside, for itself or with its node; None where it is not."""
+        """Return the quarantine of a GPU, its own or its node's; None if it has none."""
         return self.gpus.get(uuid) or self.node
 
 
 class Seen(t.NamedTuple):
-    """A GPU that answers: its UUID, serial number (empty where it has none) and PCI address."""
+    """A GPU that answers: its UUID, serial number (empty if it has none) and PCI address."""
 
     uuid: str
     serial: str
@@ -78,9 +78,10 @@ OF_NODE = OF_GPU[:4]
 
 
 def fence(before: Quarantine, uuid: str, entry: Quarantined) -> Quarantine:
-    """Return it with a GPU; what a repair says changes nothing that an operator has said.
+    """Return the quarantine with a GPU. A repair changes no entry of an operator, and the first time stays.
 
-    It began when it was first set aside. NodeError: there are too many.
+    Raises:
+        NodeError: if there are too many GPUs.
     """
     known = before.gpus.get(uuid)
     if known is None and len(before.gpus) >= MOST_GPUS:
@@ -89,29 +90,29 @@ def fence(before: Quarantine, uuid: str, entry: Quarantined) -> Quarantine:
 
 
 def fence_node(before: Quarantine, entry: Quarantined) -> Quarantine:
-    """Return it with the node, as for a GPU."""
+    """Return the quarantine with the node, by the same rules."""
     return before._replace(node=_joined(before.node, _bounded(entry)))
 
 
 def release(before: Quarantine, uuid: str, author: str) -> Quarantine:
-    """Return it without a GPU. A repair ends nothing that an operator has begun."""
+    """Return the quarantine without a GPU. A repair ends no quarantine of an operator."""
     known = before.gpus.get(uuid)
     if known is None or not _may(author, known):
         return before
     return before._replace(
-        gpus={known_uuid: entry for known_uuid, entry in before.gpus.items() if known_uuid != uuid}
+        gpus={other: entry for other, entry in before.gpus.items() if other != uuid}
     )
 
 
 def release_node(before: Quarantine, author: str) -> Quarantine:
-    """Return it without the node, as for a GPU."""
+    """Return the quarantine without the node, by the same rules."""
     if before.node is None or not _may(author, before.node):
         return before
     return before._replace(node=None)
 
 
 def elsewhere(quarantine: Quarantine, seen: t.Collection[Seen]) -> t.Tuple[NodeError, ...]:
-    """Return which of the GPUs in quarantine are in another slot, and which others are where one was."""
+    """Return problems: GPUs in quarantine that are in another slot, and other GPUs in the slot of one."""
     there = {gpu.uuid: gpu.pci for gpu in seen}
     moved = (
         NodeError(
@@ -143,7 +144,11 @@ def _named(uuid: str, serial: str) -> str:
 
 
 def parse(text: t.Optional[str]) -> Quarantine:
-    """Return what a file says, nothing where there is none. NodeError: it can't be understood."""
+    """Return the quarantine from the file's text, empty if there is no file.
+
+    Raises:
+        NodeError: if the text is invalid.
+    """
     if text is None:
         return EMPTY
     with readable(PATH, DAMAGED):
@@ -163,7 +168,7 @@ def dump(quarantine: Quarantine) -> str:
 
 
 def data_of(quarantine: Quarantine) -> t.Dict[str, t.Any]:
-    """Return the same as data."""
+    """Return the quarantine as data for JSON."""
     return {
         "version": VERSION,
         "gpus": {uuid: _data(gpu, OF_GPU) for uuid, gpu in quarantine.gpus.items()},
@@ -191,13 +196,13 @@ def _may(author: str, entry: Quarantined) -> bool:
 
 
 def _joined(known: t.Optional[Quarantined], entry: Quarantined) -> Quarantined:
-    """Return what is to be said of what may be in quarantine already."""
+    """Return the new entry of a GPU or a node that may have one already."""
     if known is None:
         return entry
     if not _may(entry.by, known):
         return known
-    at = {"serial": entry.serial or known.serial, "pci": entry.pci or known.pci}
-    return entry._replace(since=known.since, **at)
+    serial, pci = entry.serial or known.serial, entry.pci or known.pci
+    return entry._replace(since=known.since, serial=serial, pci=pci)
 
 
 def _bounded(entry: Quarantined) -> Quarantined:

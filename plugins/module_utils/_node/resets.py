@@ -1,7 +1,7 @@
 # Copyright (c) 2026, the gpu.node authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""Why nvidia-smi has reset no GPU, from what it says, and what helps."""
+"""Why nvidia-smi has reset no GPU, from its output, and the next step."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ REBOOT = "reboot the node, for example by the playbook gpu.node.reboot"
 IN_USE = "in use by another client"
 TIMED_OUT, NOT_FOUND = 124, 127  # statuses of a shell's
 MOST = 600  # characters of what it says
-# What it says, in lower case, and the next step that works then. The first that it says counts.
+# Phrases of its output, in lower case, and the next step for each. The first that the output has counts.
 REFUSALS: t.Tuple[t.Tuple[str, str], ...] = (
     (
         IN_USE,
@@ -36,23 +36,23 @@ REFUSALS: t.Tuple[t.Tuple[str, str], ...] = (
 
 
 def in_use(error: NodeError) -> bool:
-    """Return whether a refusal is one for now: whoever has the GPU open may be about to close it."""
+    """Return whether a refusal is temporary, since a process has the GPU open that may be about to close it."""
     return IN_USE in error.cause.lower()
 
 
 def refusal(uuids: t.Sequence[str], status: int, output: str) -> NodeError:
-    """Return the error about GPUs, none for all of the node, of which nvidia-smi ended with this status and words."""
+    """Return the error of nvidia-smi, which ended with this status, for these GPUs, none for all of the node."""
     gpus = ", ".join(uuids) or "all GPUs"
     text = " ".join(output.split())
+    problem = "nvidia-smi has reset nothing"
     hint = next((step for phrase, step in REFUSALS if phrase in text.lower()), "")
     if status == TIMED_OUT:
+        problem = "no end of the reset"
         hint = f"{REBOOT}: the driver does not come to an end with the reset"
     elif status == NOT_FOUND:
         hint = "install nvidia-smi, which is of the driver's packages for compute or utilities"
     return NodeError(
-        f"{gpus}: nvidia-smi has reset nothing"
-        if status != TIMED_OUT
-        else f"{gpus}: no end of the reset",
+        f"{gpus}: {problem}",
         cause=cut(text, MOST) or f"it ended with status {status} and said nothing",
         hint=hint or "see the kernel's log, journalctl -k, for messages of NVRM",
     )

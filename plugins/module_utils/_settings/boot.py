@@ -1,7 +1,7 @@
 # Copyright (c) 2026, the gpu.node authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""What sets GPUs again that have lost what they were set to: a file with the rules, and units that go by it."""
+"""The file with the rules, and the units that set GPUs again that have lost their settings."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ SEEN = "/run/gpu-node/settings.json"
 VERSION, MOST_GPUS = 1, 1024
 PATIENCE = 8  # as for CDI, beside which it runs
 # Ordering only, as for MIG. The persistence daemon holds GPUs open, so it is stopped for another load of the driver and
-# for a reset, and its start is what follows them. The unit ends when it is done, so that it can be started again.
+# for a reset, and started after them. The unit ends when it has set the GPUs, so that it can be started again.
 SERVICE_TEXT = f"""\
 # Written by gpu.node.settings.
 [Unit]
@@ -71,17 +71,21 @@ def dump(rules: t.Sequence[t.Any]) -> str:
 
 
 def load(text: str, path: str) -> t.Tuple[t.List[t.Any], t.Tuple[Rule, ...]]:
-    """Return the rules as they are written, and as they are read. NodeError: the file is damaged."""
+    """Return the rules as the file has them, and parsed.
+
+    Raises:
+        NodeError: if the file is damaged.
+    """
     with readable(path, "run gpu.node.settings again, which writes it"):
         rules = json_data.loads(text)["rules"]
         return rules, parse(rules)
 
 
 class Mark(t.NamedTuple):
-    """What tells whether a GPU may have lost what it was set to.
+    """The state by which it is known whether a GPU may have lost its settings.
 
     ``load`` is that of the driver, ``daemon`` the start of the persistence daemon, ``mig`` the MIG mode, and ``energy``
-    what the GPU has used, in millijoules.
+    that used by the GPU, in millijoules.
     """
 
     load: str = ""
@@ -90,7 +94,7 @@ class Mark(t.NamedTuple):
     energy: t.Optional[int] = None
 
     def since(self, before: t.Optional[Mark]) -> str:
-        """Return what has happened since it was as before, empty for nothing. None: it was not seen in this boot."""
+        """Return what has happened since ``before``, empty for nothing; None is no mark of this boot."""
         if before is None:
             return "it was not set since the boot"
         if self.load != before.load:
@@ -105,13 +109,17 @@ class Mark(t.NamedTuple):
 
 
 def dump_seen(marks: t.Mapping[str, Mark]) -> str:
-    """Return the text of the file with how GPUs were when they were set last."""
+    """Return the text of the file with the marks of GPUs when they were set last."""
     gpus = {uuid: mark._asdict() for uuid, mark in marks.items()}
     return json.dumps({"version": VERSION, "gpus": gpus}, indent=1, sort_keys=True) + "\n"
 
 
 def load_seen(text: t.Optional[str]) -> t.Dict[str, Mark]:
-    """Return how GPUs were when they were set last, by their UUIDs. NodeError: the file is damaged."""
+    """Return the marks of GPUs when they were set last, by their UUIDs.
+
+    Raises:
+        NodeError: if the file is damaged.
+    """
     if text is None:
         return {}
     with readable(SEEN, "remove it; the next start of the unit then sets all GPUs"):

@@ -36,16 +36,16 @@ from .state import NOTHING, PATH, GpuState, Kept, Lock, current_values, dump, sh
 from .state import parse as parse_record
 
 LOCK = "/run/gpu-node/locks/settings.lock"
-TIMED_OUT = 124  # the status of a program that did not answer in time
+TIMED_OUT = 124  # the status of a program that did not end in time
 OPEN = "default"  # the compute mode in which every process may use a GPU
 SLURM = "/etc/slurm/slurm.conf"
 SLURM_CLOCKS = re.compile(r"^\s*GpuFreqDef\s*=", re.IGNORECASE | re.MULTILINE)
 
 
 class SettingsState(t.NamedTuple):
-    """The GPUs, an error for each that does not answer, and what else is known of the node.
+    """The GPUs, an error for each that does not answer, and the state of the node.
 
-    ``marks`` are how the GPUs are now that tell later whether they may have lost what they were set to.
+    ``absent`` is why NVML is not there. By the ``marks`` it is known later whether GPUs have lost their settings.
     """
 
     boot: Boot
@@ -57,10 +57,10 @@ class SettingsState(t.NamedTuple):
 
 
 class SettingsCapability:
-    """Keeps GPUs set as rules say, now and after what makes them lose it.
+    """Keeps GPUs set as in rules, also after a boot or a load of the driver.
 
-    With ``boot`` None in its parameters what sets them again is left as it is. ``partitioned``, where it is
-    there, tells of a GPU whether a layout is about to bring it into MIG mode or out of it, None for neither.
+    With ``boot`` None in its parameters the units that set them again are left as they are. ``partitioned``, if it is
+    there, returns whether a layout will bring a GPU into MIG mode or out of it, None for neither.
     """
 
     name = "settings"
@@ -72,9 +72,8 @@ class SettingsCapability:
         self._again = params["boot"]
         self._partitioned: t.Callable[[Gpu], t.Optional[bool]]
         self._partitioned = params.get("partitioned", lambda _gpu: None)
-        self._boot_text = (
-            settings_boot.dump(params["rules"]) if self._again and self._rules else None
-        )
+        keeps_rules = self._again and self._rules
+        self._boot_text = settings_boot.dump(params["rules"]) if keeps_rules else None
         self._seconds = checked_timeout(params["lock_timeout"])
         self._stack = contextlib.ExitStack()
         self._nvml: t.Optional[Nvml] = None
@@ -109,29 +108,34 @@ class SettingsCapability:
         quarantine = {} if self._back else QuarantineFile(self._host).read().gpus
         states = []
         for gpu, reported in read:
-            record_of_gpu = record.get(gpu.uuid, NOTHING)
-            values = current_values(reported, record_of_gpu, self._load)
-            held = users.get(gpu.uuid, ())
-            entry = quarantine.get(gpu.uuid)
-            aside, fenced = self._aside(gpu.uuid, entry), entry is not None and entry.by == REPAIR
-            shares, parts = gpu.uuid in shared, self._partitioned(gpu)
-            states.append(
-                GpuState(gpu, reported, values, record_of_gpu, held, shares, aside, parts, fenced)
+            gpu_record, entry = record.get(gpu.uuid, NOTHING), quarantine.get(gpu.uuid)
+            state = GpuState(
+                gpu,
+                reported,
+                current_values(reported, gpu_record, self._load),
+                gpu_record,
+                users.get(gpu.uuid, ()),
+                mps=gpu.uuid in shared,
+                aside=self._aside(gpu.uuid, entry),
+                partitioned=self._partitioned(gpu),
+                fenced=entry is not None and entry.by == REPAIR,
             )
+            states.append(state)
         self._gpus = {state.gpu.uuid: state for state in states}
         daemon = properties(self._host, SERVICE, "ActiveState", "InvocationID")
         started = daemon.get("InvocationID", "")
         self._marks = {
-            state.gpu.uuid: Mark(self._load, started, state.gpu.mig_current, state.told.energy)
+            state.gpu.uuid: Mark(self._load, started, state.gpu.mig_current, state.reported.energy)
             for state in states
         }
-        node = self._node(daemon.get("ActiveState") == "active")
+        slurm_clocks = bool(SLURM_CLOCKS.search(self._host.read(SLURM) or ""))
+        node = SettingsNode(daemon.get("ActiveState") == "active", slurm_clocks)
         return SettingsState(units, tuple(states), tuple(broken), node, marks=self._marks)
 
     def _aside(self, uuid: str, entry: t.Optional[Quarantined]) -> str:
-        """Return why a GPU is left alone, "" if it is not: a repair proves GPUs that are set, and releases them.
+        """Return why a GPU is left alone, empty if it isn't: a repair tests GPUs with their settings and releases them.
 
-        What else fails on a GPU that a repair has set aside leaves that GPU where it is, and stops no other one.
+        If a setting of a GPU fails that a repair has set aside, that GPU is left alone, and the others are set.
         """
         if entry is None or uuid in self._releasing:
             return ""
@@ -142,7 +146,7 @@ class SettingsCapability:
 
     @staticmethod
     def _read(nvml: Nvml) -> t.Tuple[t.List[t.Tuple[Gpu, SettingsTold]], t.List[NvmlError]]:
-        """Return what each GPU is set to, and an error for each that does not tell."""
+        """Return the settings of each GPU, and an error for each whose settings can't be read."""
         gpus, broken = nvml.gpus()
         read = []
         for gpu in gpus:
@@ -154,30 +158,21 @@ class SettingsCapability:
         return read, broken
 
     def close(self) -> None:
-        """Let go of the driver and of the lock."""
+        """Close NVML and release the lock."""
         self._stack.close()
 
     def users(self, read: t.Sequence[t.Tuple[Gpu, SettingsTold]]) -> t.Dict[str, t.Tuple[str, ...]]:
-        """Return the processes and pods that have something of each GPU, where a compute mode would keep them out."""
-        modes = [rule.settings.get(COMPUTE, OPEN) for rule in self._rules]
-        if self._nvml is None or not any(
-            mode not in (OPEN, reported.now.get(COMPUTE))
-            for mode in modes
-            for _gpu, reported in read
-        ):
+        """Return the processes and pods that use each GPU, if a compute mode would exclude them."""
+        modes = {rule.settings.get(COMPUTE, OPEN) for rule in self._rules} - {OPEN}
+        changes_mode = any(modes - {reported.now.get(COMPUTE)} for _gpu, reported in read)
+        if self._nvml is None or not changes_mode:
             return {}
-        devices = [Devices(gpu) for gpu, _reported in read]
-        held = holders(allocated.observe(self._host), devices)
+        gpus = [gpu for gpu, _reported in read]
+        held = holders(allocated.observe(self._host), [*map(Devices, gpus)])
         return {
-            device.gpu.uuid: (
-                *map(str, self._nvml.processes(device.gpu)),
-                *map(str, held[device.gpu.uuid]),
-            )
-            for device in devices
+            gpu.uuid: (*map(str, self._nvml.processes(gpu)), *map(str, held[gpu.uuid]))
+            for gpu in gpus
         }
-
-    def _node(self, runs: bool) -> SettingsNode:
-        return SettingsNode(runs, bool(SLURM_CLOCKS.search(self._host.read(SLURM) or "")))
 
     def plan(self, state: SettingsState) -> Plan:
         """Plan for every GPU; refuse before anything is changed."""
@@ -196,56 +191,55 @@ class SettingsCapability:
         return dataclasses.replace(planned, steps=steps, warnings=(*planned.warnings, *left))
 
     def _plan_boot(self, state: SettingsState) -> t.Tuple[Step, ...]:
-        """Return the steps to what sets the GPUs again, or to none of it."""
+        """Return the steps that write or remove the units that set the GPUs again."""
         if self._again is None and not self._back:
             return ()
-        how = {"check_mode": self._check_mode}
-        steps = settings_boot.BOOT.plan(state.boot, self._boot_text, settings_boot.TEXTS, **how)
-        return tuple(
-            dataclasses.replace(
-                step, params={**step.params, "remove": [*step.params["remove"], SEEN]}
-            )
-            if step.action == "boot_remove"
-            else step
-            for step in steps
-        )
+        texts, check_mode = settings_boot.TEXTS, self._check_mode
+        steps = []
+        for step in settings_boot.BOOT.plan(
+            state.boot, self._boot_text, texts, check_mode=check_mode
+        ):
+            if step.action == "boot_remove":
+                params = {**step.params, "remove": [*step.params["remove"], SEEN]}
+                step = dataclasses.replace(step, params=params)
+            steps.append(step)
+        return tuple(steps)
 
     def _beside_dcgm(self, planned: Plan) -> Plan:
-        """Refuse what DCGM would undo. It is asked only where something is to be set that it sets as well."""
-        by_uuid = {gpu_plan.state.gpu.uuid: gpu_plan for gpu_plan in self._plans}
+        """Refuse settings that DCGM would undo. It is asked only if a setting changes that it sets as well."""
+        plans = {gpu_plan.state.gpu.uuid: gpu_plan for gpu_plan in self._plans}
         steps = [
-            (by_uuid[step.params["gpu"]], step.params["name"], step.params["value"])
+            step.params
             for step in planned.steps
             if step.action == SET
+            and step.params["name"] in dcgm.SETS
+            and step.params["name"] in plans[step.params["gpu"]].desired
         ]
-        steps = [step for step in steps if step[1] in dcgm.SETS and step[1] in step[0].asked]
         if not steps or not self._host.which(dcgm.PROGRAM):
             return planned
-        completed = self._host.run(dcgm.CONFIGURED, check=False, timeout=dcgm.SECONDS)
+        completed = listed = self._host.run(dcgm.CONFIGURED, check=False, timeout=dcgm.SECONDS)
         targets = dcgm.targets(completed.out) if completed.rc == 0 else {}
-        listed = (
-            self._host.run(dcgm.LISTED, check=False, timeout=dcgm.SECONDS) if targets else completed
-        )
+        if targets:
+            listed = self._host.run(dcgm.LISTED, check=False, timeout=dcgm.SECONDS)
         uuids = dcgm.uuids(listed.out) if targets else {}
         enforced = {uuids[number]: target for number, target in targets.items() if number in uuids}
-        for gpu_plan, name, value in steps:
-            dcgm.refuse(
-                gpu_plan.state, name, value, enforced.get(gpu_plan.state.gpu.uuid, {}).get(name)
-            )
+        for params in steps:
+            uuid, name = params["gpu"], params["name"]
+            dcgm.refuse(plans[uuid].state, name, params["value"], enforced.get(uuid, {}).get(name))
         if TIMED_OUT in (completed.rc, listed.rc) or len(enforced) < len(targets):
             warning = "settings: dcgmi did not tell whether DCGM enforces something else"
             return dataclasses.replace(planned, warnings=(*planned.warnings, warning))
         return planned
 
     def own(self, _state: SettingsState) -> OwnFiles:
-        """Return what is root's alone."""
+        """Return the files of ours."""
         boot_files = boot.files(settings_boot.BOOT) if self._boot_text else ()
         return OwnFiles(self._host, dict.fromkeys((PATH, *boot_files), 0o644), record=PATH)
 
     def apply(self, step: Step) -> None:
-        """Carry out one step. What a GPU was before is written down first.
+        """Carry out one step. The settings that a GPU had before are recorded first.
 
-        With the last one it is written down how the GPUs are, since all that are not set aside are as they are to be.
+        After the last step the marks of the GPUs are written, since all that are not set aside have their settings.
         """
         if step.action.startswith("boot_"):
             boot.apply(self._host, step)
@@ -261,35 +255,29 @@ class SettingsCapability:
             self.note({uuid: mark for uuid, mark in self._marks.items() if uuid not in left})
 
     def note(self, marks: t.Mapping[str, Mark]) -> None:
-        """Write down how GPUs were when they were set last."""
+        """Write the marks of GPUs when they were set last."""
         self._host.write(SEEN, settings_boot.dump_seen(marks), mode=0o644)
 
     def change(self, step: Step) -> None:
         """Carry out a step of a GPU."""
         uuid, record = step.params["gpu"], parse_record(self._host.read(PATH))
-        record_of_gpu = record.get(uuid, NOTHING)
+        before, locks = record.get(uuid, NOTHING)
         if step.action == FORGET:
             names = step.params["names"]
-            left = {
-                name: value for name, value in record_of_gpu.before.items() if name not in names
-            }
-            locks = {
-                name: value for name, value in record_of_gpu.locks.items() if name not in names
-            }
-            self._write({**record, uuid: Kept(left, locks)})
+            before = {name: value for name, value in before.items() if name not in names}
+            locks = {name: lock for name, lock in locks.items() if name not in names}
+            self._write({**record, uuid: Kept(before, locks)})
             return
         name, value = step.params["name"], step.params["value"]
         state = self._gpus[uuid]
-        record_of_gpu = record_of_gpu._replace(
-            before={name: state.now[name], **record_of_gpu.before}
-        )
-        self._write({**record, uuid: record_of_gpu})
+        before = {name: state.values[name], **before}
+        self._write({**record, uuid: Kept(before, locks)})
         self._set(state, name, value)
         if name in CLOCKS:
-            locks = {key: value for key, value in record_of_gpu.locks.items() if key != name}
+            locks = {key: lock for key, lock in locks.items() if key != name}
             if isinstance(value, tuple):
-                locks[name] = Lock(value, self._load, state.told.energy)
-            self._write({**record, uuid: record_of_gpu._replace(locks=locks)})
+                locks[name] = Lock(value, self._load, state.reported.energy)
+            self._write({**record, uuid: Kept(before, locks)})
 
     def _set(self, state: GpuState, name: str, value: Value) -> None:
         if self._nvml is None:
@@ -310,7 +298,7 @@ class SettingsCapability:
             self._host.remove(PATH)
 
     def result(self, state: SettingsState, plan: Plan) -> t.Dict[str, t.Any]:
-        """Report what each GPU is set to, in check mode what it would be."""
+        """Report the settings of each GPU, in check mode those after the plan."""
         return {
             "state": "absent" if self._back else "present",
             "nvml_available": not state.absent,

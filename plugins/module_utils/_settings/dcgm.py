@@ -1,9 +1,9 @@
 # Copyright (c) 2026, the gpu.node authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""What DCGM's configuration enforces, as dcgmi tells.
+"""The settings that DCGM's configuration enforces, from the output of dcgmi.
 
-Its target lives in the host engine, which sets it again after a reset of a GPU. DCGM numbers GPUs itself.
+They are in the host engine, which sets them again after a reset of a GPU. DCGM has numbers of its own for GPUs.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ SETS = (POWER, POWER_PROFILES, *CLOCKS, ECC, COMPUTE)
 MODES = {"Unrestricted": "default", "Prohibited": "prohibited", "E. Process": "exclusive_process"}
 SWITCHES = {"Enabled": True, "Disabled": False}
 HEADER = re.compile(r"GPU ID: ([0-9]{1,4})")
-# A row of the list of GPUs; what else is told of one follows without its number.
+# A row of the list of GPUs; further rows of a GPU have no number.
 ROW = re.compile(r"^\| *([0-9]{1,4})? *\|(?: Device UUID: (\S+))?", re.MULTILINE)
 NUMBER = re.compile("[0-9]{1,6}")
 NUMBERS = re.compile("[0-9]{1,3}(,[0-9]{1,3})*")
@@ -45,11 +45,11 @@ Targets = t.Dict[str, Value]
 
 
 def _clock(text: str) -> t.Optional[Range]:
-    """Return an application's clock as two that are the same; 0 is none."""
+    """Return an application clock as a range of this clock alone; 0 is none."""
     return (int(text), int(text)) if NUMBER.fullmatch(text) and int(text) else None
 
 
-def _power(text: str) -> t.Optional[int]:
+def _milliwatts(text: str) -> t.Optional[int]:
     return int(text) * 1000 if NUMBER.fullmatch(text) else None
 
 
@@ -59,19 +59,19 @@ def _profiles(text: str) -> Value:
     return tuple(map(profile_name, sorted(map(int, text.split(",")))))
 
 
-# By dcgmi's names. A text such as "Not Specified" is none of a value's.
+# By dcgmi's names. A text such as "Not Specified" is no value.
 ROWS: t.Mapping[str, t.Tuple[str, t.Callable[[str], Value]]] = {
     "Compute Mode": (COMPUTE, MODES.get),
     "ECC Mode": (ECC, SWITCHES.get),
     "Memory Application Clock": (MEMORY_CLOCKS, _clock),
     "SM Application Clock": (GPU_CLOCKS, _clock),
-    "Power Limit": (POWER, _power),
+    "Power Limit": (POWER, _milliwatts),
     "Power Profile": (POWER_PROFILES, _profiles),
 }
 
 
 def targets(text: str) -> t.Dict[int, Targets]:
-    """Return what is enforced of each GPU, by DCGM's numbers. What is not specified or not understood is not there."""
+    """Return the enforced settings of each GPU, by DCGM's numbers, without values that are not specified or known."""
     result, decoder, at = {}, json.JSONDecoder(), 0
     text = text[: json_data.LONGEST]
     while "{" in text[at:]:
@@ -80,22 +80,17 @@ def targets(text: str) -> t.Dict[int, Targets]:
             document, at = decoder.raw_decode(text, at)
         except (ValueError, RecursionError):
             break
-        number = HEADER.fullmatch(
-            json_data.text((json_data.rows(document.get("header")) or [""])[0])
-        )
-        desired = _targets(json_data.table(document.get("body")))
+        header = (json_data.rows(document.get("header")) or [""])[0]
+        number = HEADER.fullmatch(json_data.text(header))
+        desired: Targets = {}
+        body = json_data.table(document.get("body"))
+        for row, (name, read) in ROWS.items():
+            cells = json_data.table(json_data.table(body.get(row)).get("children"))
+            value = read(json_data.text(json_data.table(cells.get("Target")).get("value")))
+            if value is not None:
+                desired[name] = value
         if number and desired:
             result[int(number[1])] = desired
-    return result
-
-
-def _targets(body: t.Mapping[str, t.Any]) -> Targets:
-    result: Targets = {}
-    for row, (name, read) in ROWS.items():
-        cells = json_data.table(json_data.table(body.get(row)).get("children"))
-        value = read(json_data.text(json_data.table(cells.get("Target")).get("value")))
-        if value is not None:
-            result[name] = value
     return result
 
 
@@ -110,7 +105,7 @@ def uuids(text: str) -> t.Dict[int, str]:
 
 
 def refuse(state: GpuState, name: str, value: Value, enforced: Value) -> None:
-    """Refuse a value where DCGM enforces another one. A range of clocks fits that has the one that DCGM enforces."""
+    """Refuse a value if DCGM enforces another one; a range of clocks may include the enforced clock."""
     if enforced is None or _fits(name, value, enforced):
         return
     raise NodeError(

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, the gpu.node authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""From what GPUs are set to, to what the rules say: steps, or a refusal that says why."""
+"""From the settings of GPUs to those of the rules: steps, or a refusal with the reason."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from .rules import IN_MIG, Rule, resolve_rules
 from .state import NOTHING, GpuState, shown
 
 SET, FORGET = "set", "forget"
-# What the driver forgets with the last process, where persistence mode is off.
+# Settings that the driver loses with the last process if persistence mode is off.
 VOLATILE = (POWER, POWER_PROFILES, *CLOCKS)
 WHY_NOT_IN_MIG = {
     ACCOUNTING: "the driver keeps it off",
@@ -39,30 +39,30 @@ HELD_BACK = {
 
 
 class Unreadable(NodeError):
-    """The driver can't tell what a GPU is set to."""
+    """The driver can't read a setting of a GPU."""
 
 
 class SettingsNode(t.NamedTuple):
-    """What else is known: whether nvidia-persistenced runs, and whether Slurm sets clocks."""
+    """The node: whether nvidia-persistenced runs, and whether Slurm sets clocks."""
 
     persistence_daemon: bool = True
     slurm_clocks: bool = False
 
 
 class GpuPlan(t.NamedTuple):
-    """What is done to a GPU: what it is set to after it, what it does not have, and what waits for a reset."""
+    """The plan for a GPU: its settings after it, settings that it does not have, and what waits for a reset."""
 
     state: GpuState
     after: t.Mapping[str, Value]
     steps: t.Tuple[Step, ...] = ()
     unsupported: t.Tuple[str, ...] = ()
     pending: str = ""
-    asked: t.FrozenSet[str] = frozenset()
+    desired: t.FrozenSet[str] = frozenset()
 
     @property
     def held_back(self) -> t.Mapping[str, Value]:
-        """Return what holds of a power limit and of power profiles where that is not what they are set to."""
-        reported = self.state.told
+        """Return the enforced power limit and power profiles that differ from the requested ones."""
+        reported = self.state.reported
         return {
             name: value
             for name, value in reported.enforced.items()
@@ -73,9 +73,11 @@ class GpuPlan(t.NamedTuple):
 def plan(
     states: t.Sequence[GpuState], rules: t.Sequence[Rule], node: SettingsNode
 ) -> t.Tuple[Plan, t.Tuple[GpuPlan, ...]]:
-    """Return the plan, and what of it is for each GPU. InputError, NodeError: it can't be carried out.
+    """Return the plan, and the plan for each GPU. Settings that no rule has any more are restored.
 
-    What no rule asks for any more becomes what it was before.
+    Raises:
+        InputError: if a board does not allow a rule.
+        NodeError: if a setting can't be read or set.
     """
     plans = tuple(_plan_gpu(state, rules, node) for state in states)
     idle = [rule.key for rule in rules if not any(rule.matches(state.gpu) for state in states)]
@@ -85,7 +87,7 @@ def plan(
     return (
         Plan(
             tuple(step for gpu_plan in plans for step in gpu_plan.steps),
-            {gpu_plan.state.named: _shown_values(gpu_plan.state.now) for gpu_plan in plans},
+            {gpu_plan.state.named: _shown_values(gpu_plan.state.values) for gpu_plan in plans},
             {gpu_plan.state.named: _shown_values(gpu_plan.after) for gpu_plan in plans},
             reboot_required=tuple(gpu_plan.pending for gpu_plan in plans if gpu_plan.pending),
             warnings=tuple(warnings),
@@ -95,28 +97,27 @@ def plan(
 
 
 def _plan_gpu(state: GpuState, rules: t.Sequence[Rule], node: SettingsNode) -> GpuPlan:
-    """Plan for a GPU. One that a repair has set aside and that can't be read keeps no other one waiting."""
+    """Return the plan for a GPU; one that a repair has set aside and that can't be read is left alone."""
     try:
         return _gpu(state, rules, node)
     except Unreadable as error:
         if not state.fenced:
             raise
-        return GpuPlan(
-            dataclasses.replace(state, aside=f"set aside by a repair, and {error}"), state.now
-        )
+        aside = dataclasses.replace(state, aside=f"set aside by a repair, and {error}")
+        return GpuPlan(aside, state.values)
 
 
 def _gpu(state: GpuState, rules: t.Sequence[Rule], node: SettingsNode) -> GpuPlan:
     if state.aside:
-        return GpuPlan(state, state.now)
-    asked = resolve_rules(rules, state.gpu, state.told)
-    over = {name: value for name, value in state.kept.before.items() if name not in asked}
-    _beside_mig(state, asked)
-    kept_off = IN_MIG if _in_mig(state) else ()
-    back = {name: value for name, value in over.items() if name not in kept_off}
-    target = {**back, **asked}
-    _readable(state, target)
-    unsupported = tuple(name for name in NAMES if name in asked and name not in state.now)
+        return GpuPlan(state, state.values)
+    desired = resolve_rules(rules, state.gpu, state.reported)
+    over = {name: value for name, value in state.record.before.items() if name not in desired}
+    _check_mig(state, desired)
+    fixed = IN_MIG if _in_mig(state) else ()
+    restored = {name: value for name, value in over.items() if name not in fixed}
+    target = {**restored, **desired}
+    _check_readable(state, target)
+    unsupported = tuple(name for name in NAMES if name in desired and name not in state.values)
     steps = []
     for name in _differing(state, target):
         _check(state, name, target[name], node)
@@ -124,50 +125,49 @@ def _gpu(state: GpuState, rules: t.Sequence[Rule], node: SettingsNode) -> GpuPla
     if over:
         summary = f"{state.named}: forget what {', '.join(over)} was before"
         steps.append(Step(FORGET, summary, {"gpu": state.gpu.uuid, "names": tuple(over)}))
-    after = {name: target.get(name, value) for name, value in state.now.items()}
+    after = {name: target.get(name, value) for name, value in state.values.items()}
     pending = ""
-    if ECC in state.now and state.now[ECC] != after[ECC]:
-        pending = (
-            f"{state.named}: ECC is {shown(ECC, after[ECC])} after a reset of the GPU or a reboot"
-        )
-    return GpuPlan(state, after, tuple(steps), unsupported, pending, frozenset(asked))
+    if ECC in state.values and state.values[ECC] != after[ECC]:
+        mode = shown(ECC, after[ECC])
+        pending = f"{state.named}: ECC is {mode} after a reset of the GPU or a reboot"
+    return GpuPlan(state, after, tuple(steps), unsupported, pending, frozenset(desired))
 
 
-def _readable(state: GpuState, target: t.Mapping[str, Value]) -> None:
-    """Refuse to set, or to give back, what the driver can't tell of."""
+def _check_readable(state: GpuState, target: t.Mapping[str, Value]) -> None:
+    """Refuse to set, or to restore, a setting that the driver can't read."""
     for name in NAMES:
-        if name in target and name in state.told.failed:
+        if name in target and name in state.reported.failed:
             raise Unreadable(
                 f"{state.named}: {name} can't be read",
-                cause=state.told.failed[name],
+                cause=state.reported.failed[name],
                 hint=f"look at the GPU with nvidia-smi -q, or leave {name} out of the rules for it",
             )
 
 
 def _differing(state: GpuState, target: t.Mapping[str, Value]) -> t.List[str]:
-    """Return the settings that the GPU has, and that are not as they are to be."""
-    there = [name for name in NAMES if name in target and name in state.now]
+    """Return the settings that the GPU has, and whose values differ from the desired ones."""
+    there = [name for name in NAMES if name in target and name in state.values]
     return [name for name in there if target[name] != _next(state, name)]
 
 
 def _next(state: GpuState, name: str) -> Value:
-    """Return what a setting is, or will be after the next reset."""
-    return state.told.ecc_next if name == ECC else state.now[name]
+    """Return the value of a setting; of ECC, that after the next reset."""
+    return state.reported.ecc_next if name == ECC else state.values[name]
 
 
 def _in_mig(state: GpuState) -> bool:
     return state.gpu.mig_current or state.gpu.mig_pending
 
 
-def _beside_mig(state: GpuState, asked: t.Mapping[str, Value]) -> None:
-    """Refuse what a GPU can't be set to in MIG mode, also where a layout has yet to bring it there."""
-    known = _in_mig(state)
-    in_mig = known if state.partitioned is None else state.partitioned
-    for name, value in IN_MIG.items() if in_mig else ():
-        if name in state.now and asked.get(name, value) != value:
+def _check_mig(state: GpuState, desired: t.Mapping[str, Value]) -> None:
+    """Refuse settings that a GPU can't have in MIG mode, also if a layout will bring it there."""
+    is_in_mig = _in_mig(state)
+    will_be = is_in_mig if state.partitioned is None else state.partitioned
+    for name, value in IN_MIG.items() if will_be else ():
+        if name in state.values and desired.get(name, value) != value:
             error = NodeError(
-                f"{state.named}: {name} can't be {shown(name, asked[name])}",
-                cause=f"the GPU is {'' if known else 'to be '}in MIG mode, in which {WHY_NOT_IN_MIG[name]}",
+                f"{state.named}: {name} can't be {shown(name, desired[name])}",
+                cause=f"the GPU is {'' if is_in_mig else 'to be '}in MIG mode, in which {WHY_NOT_IN_MIG[name]}",
                 hint=f"leave {name} out of the rules for GPUs in MIG mode",
             )
             error.stays = True
@@ -182,7 +182,7 @@ def _step(state: GpuState, name: str, value: Value) -> Step:
 
 
 def _check(state: GpuState, name: str, value: Value, node: SettingsNode) -> None:
-    """Refuse what would take the GPU from somebody, and what another program sets as well."""
+    """Refuse a setting that would take the GPU from its users, or that another program sets as well."""
     if name in CLOCKS and value is not None and node.slurm_clocks:
         raise NodeError(
             f"{state.named}: {name} can't be locked",
@@ -201,43 +201,45 @@ def _check(state: GpuState, name: str, value: Value, node: SettingsNode) -> None
 
 
 class Compared(t.NamedTuple):
-    """A setting of a GPU that rules name, in words: as it is, or will be after the next reset, and as they say."""
+    """A setting of a GPU that rules have, as texts: its value, of ECC after the next reset, and the declared one."""
 
     name: str
-    now: str
+    present: str
     declared: str
     drifted: bool
 
 
 def compared(state: GpuState, rules: t.Sequence[Rule]) -> t.Tuple[Compared, ...]:
-    """Compare a GPU with the rules. InputError: its board does not allow them."""
-    asked = resolve_rules(rules, state.gpu, state.told)
-    differing = _differing(state, asked)
-    return tuple(
-        Compared(name, shown(name, _next(state, name)), shown(name, asked[name]), name in differing)
-        for name in NAMES
-        if name in asked and name in state.now
-    )
+    """Compare a GPU with the rules.
+
+    Raises:
+        InputError: if its board does not allow them.
+    """
+    desired = resolve_rules(rules, state.gpu, state.reported)
+    differing = _differing(state, desired)
+    result = []
+    for name in NAMES:
+        if name in desired and name in state.values:
+            present, declared = shown(name, _next(state, name)), shown(name, desired[name])
+            result.append(Compared(name, present, declared, name in differing))
+    return tuple(result)
 
 
 def lost(
     state: GpuState, rules: t.Sequence[Rule], node: SettingsNode
 ) -> t.Tuple[t.Tuple[Step, ...], t.Tuple[str, ...]]:
-    """Return the steps that set a GPU again which has lost what it was set to, and why it can't be set to the rest.
+    """Return the steps that set a GPU again that has lost its settings, and the errors of settings that are refused.
 
-    ECC is never lost, so another mode is somebody's own doing. What is refused of one setting keeps no other back.
+    ECC is never lost, so another mode was set by the user. The refusal of one setting does not affect the others.
     """
     steps: t.List[Step] = []
     refused = []
     for name in NAMES:
-        setting_rules = [
-            rule._replace(settings={name: rule.settings[name]})
-            for rule in rules
-            if name in rule.settings
-        ]
-        if name != ECC and setting_rules:
+        named_rules = [rule for rule in rules if name in rule.settings]
+        only = [rule._replace(settings={name: rule.settings[name]}) for rule in named_rules]
+        if name != ECC and only:
             try:
-                steps += _gpu(dataclasses.replace(state, kept=NOTHING), setting_rules, node).steps
+                steps += _gpu(dataclasses.replace(state, record=NOTHING), only, node).steps
             except NodeError as error:
                 refused.append(str(error))
     return tuple(steps), tuple(refused)
@@ -251,10 +253,11 @@ def _warnings(gpu_plan: GpuPlan, node: SettingsNode) -> t.Iterator[str]:
         yield f"settings: {state.named} has no {name}, so it is left out: {state.gpu.name}"
     for name, holds in gpu_plan.held_back.items():
         less = name == POWER and t.cast(int, holds) < t.cast(int, after[name])
-        if name in gpu_plan.asked and (less or (name != POWER and after[name] == state.now[name])):
+        is_set = name != POWER and after[name] == state.values[name]
+        if name in gpu_plan.desired and (less or is_set):
             warning = f"is set to {shown(name, after[name])}, and {shown(name, holds)} holds"
             yield f"settings: {state.named}: {name} {warning}: {HELD_BACK[name]}"
-    unset = (None, (), state.told.power_default)
+    unset = (None, (), state.reported.power_default)
     changed = [name for name in VOLATILE if after.get(name) not in unset]
     if changed and not after.get(PERSISTENCE, True):
         yield (

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, the gpu.node authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""Rules as users write them: which GPUs, and what they are set to; checked against what a board allows."""
+"""The user's rules: which GPUs, and their settings, checked against the limits of a board."""
 
 from __future__ import annotations
 
@@ -23,6 +23,7 @@ from .._base.gpu import (
     Profiles,
     SettingsTold,
     Value,
+    product_key,
     profile_number,
 )
 from .._base.text.json_data import is_whole
@@ -31,7 +32,7 @@ from .._base.text.table import check_keys, mapping
 ALL, DEFAULT = "all", "default"
 MATCH = ("model", "uuid", "index", "pci")
 PERCENT = re.compile(r"([1-9][0-9]{0,2})%")
-# What alone a GPU in MIG mode can be set to (nvmlDeviceSetComputeMode, nvmlDeviceSetAccountingMode).
+# The only values that a GPU in MIG mode can be set to (nvmlDeviceSetComputeMode, nvmlDeviceSetAccountingMode).
 IN_MIG: t.Mapping[str, Value] = {ACCOUNTING: False, COMPUTE: DEFAULT}
 WANTED: t.Mapping[str, str] = {
     POWER: "watts, a share of the board's default such as 80%, or default",
@@ -42,7 +43,7 @@ WANTED: t.Mapping[str, str] = {
 
 
 class Rule(t.NamedTuple):
-    """What holds for the GPUs that match. ``match`` has what each has to be one of, nothing for all GPUs."""
+    """The settings of the GPUs that match; ``match`` has allowed values by attribute, and is empty for all GPUs."""
 
     key: str
     match: t.Mapping[str, t.Tuple[str, ...]]
@@ -58,21 +59,19 @@ class Rule(t.NamedTuple):
 def _is(gpu: Gpu, name: str, text: str) -> bool:
     text = text.lower()
     if name == "model":
-        return fnmatch.fnmatchcase(_plain(gpu.name), _plain(text))
+        return fnmatch.fnmatchcase(product_key(gpu.name), product_key(text))
     if name == "pci":
-        return text[-12:] == gpu.pci_bus_id or (
-            text.count(":") == 1 and f"0000:{text}" == gpu.pci_bus_id
-        )
+        has_no_domain = text.count(":") == 1
+        return (f"0000:{text}" if has_no_domain else text[-12:]) == gpu.pci_bus_id
     return text == {"uuid": gpu.uuid.lower(), "index": str(gpu.index)}[name]
 
 
-def _plain(model: str) -> str:
-    """Return a model's name without what NVIDIA's tools sometimes put before it."""
-    return model.strip().lower().replace("nvidia ", "", 1)
-
-
 def parse(rules: t.Sequence[t.Any]) -> t.Tuple[Rule, ...]:
-    """Return the rules. InputError names what is wrong, with the nearest name that is known."""
+    """Return the parsed rules.
+
+    Raises:
+        InputError: if one is invalid, with the nearest known name.
+    """
     return tuple(_rule(f"rules[{at}]", rule) for at, rule in enumerate(rules))
 
 
@@ -124,9 +123,12 @@ def _valid(name: str, value: t.Any) -> bool:
 
 
 def resolve_rules(rules: t.Sequence[Rule], gpu: Gpu, reported: SettingsTold) -> t.Dict[str, Value]:
-    """Return what a GPU is to be set to; of the rules that match, the last that names a setting counts.
+    """Return the desired settings of a GPU; of the rules that match, the last with a setting counts.
 
-    InputError: its board does not allow it. A setting that it does not have is left as it is written.
+    A setting that the GPU does not have is returned as it is written.
+
+    Raises:
+        InputError: if the GPU's board does not allow it.
     """
     result: t.Dict[str, Value] = {}
     for rule in rules:
@@ -141,10 +143,9 @@ def _resolved(key: str, name: str, value: t.Any, gpu: Gpu, reported: SettingsTol
         milliwatts = _milliwatts(value, reported.power_default)
         least, most = reported.power
         if not least <= milliwatts <= most:
-            board = (
-                f"{least / 1000:g} to {most / 1000:g} W, which GPU {gpu.index} ({gpu.name}) allows"
-            )
-            raise InputError.of(key, value, board)
+            allowed = f"{least / 1000:g} to {most / 1000:g} W"
+            expected = f"{allowed}, which GPU {gpu.index} ({gpu.name}) allows"
+            raise InputError.of(key, value, expected)
         return milliwatts
     if name in CLOCKS and name in reported.clocks:
         if value == DEFAULT:
@@ -152,8 +153,8 @@ def _resolved(key: str, name: str, value: t.Any, gpu: Gpu, reported: SettingsTol
         values = _as_list(value)
         least, most = reported.clocks[name]
         if not least <= values[0] <= values[-1] <= most:
-            board = f"{least} to {most} MHz, which GPU {gpu.index} ({gpu.name}) has"
-            raise InputError.of(key, value, board)
+            expected = f"{least} to {most} MHz, which GPU {gpu.index} ({gpu.name}) has"
+            raise InputError.of(key, value, expected)
         return values[0], values[-1]
     if name == POWER_PROFILES and POWER_PROFILES in reported.now:
         return _profiles(key, [] if value == DEFAULT else _as_list(value), gpu, reported.profiles)
@@ -163,7 +164,7 @@ def _resolved(key: str, name: str, value: t.Any, gpu: Gpu, reported: SettingsTol
 def _profiles(
     key: str, names: t.Sequence[str], gpu: Gpu, board: t.Mapping[str, Profiles]
 ) -> Profiles:
-    """Return power profiles by their numbers. InputError: the board lacks one, or two of them conflict."""
+    """Return power profiles in the order of their numbers; refuse those that the board lacks or that conflict."""
     named = f"GPU {gpu.index} ({gpu.name})"
     if not set(names) <= set(board):
         raise InputError.of(key, list(names), f"some of {', '.join(board)}, which {named} has")

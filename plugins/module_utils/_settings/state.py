@@ -1,7 +1,7 @@
 # Copyright (c) 2026, the gpu.node authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""What GPUs are set to, and the file with what they were before and what NVML does not tell."""
+"""The settings of GPUs, and the record of those that they had before and of locked clocks."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ FORGET = "move it away and run again; what the GPUs are set to then counts as yo
 
 
 class Lock(t.NamedTuple):
-    """Clocks that were locked: in which load of the driver, and at which reading of the GPU's energy, if it has one."""
+    """Clocks that were locked, with the load of the driver and the GPU's energy at that time, if it has a reading."""
 
     clocks: Range
     load: str
@@ -41,7 +41,7 @@ class Lock(t.NamedTuple):
 
 
 class Kept(t.NamedTuple):
-    """What is known of a GPU that was set: each setting as it was before, and the clocks that were locked."""
+    """The record of a GPU that was set: the settings that it had before, and the clocks that were locked."""
 
     before: t.Mapping[str, Value] = {}
     locks: t.Mapping[str, Lock] = {}
@@ -53,17 +53,23 @@ Record = t.Mapping[str, Kept]  # by the GPUs' UUIDs
 
 @dataclasses.dataclass(frozen=True)
 class GpuState:
-    """A GPU. ``now`` has each setting that it has; that of clocks is their lock, None for none.
+    """A GPU.
 
-    ``users`` are the processes and pods that have something of it, ``mps`` tells whether MPS shares it.
-    ``aside`` says why it is left alone in quarantine, empty where it is not; ``partitioned`` whether a MIG layout
-    is to bring it into MIG mode or out of it, None for neither; ``fenced`` that a repair has set it aside.
+    Attributes:
+        reported: The settings that the driver reports.
+        values: The settings; that of clocks is their lock, None for none.
+        record: The record of the GPU.
+        users: The processes and pods that use it.
+        mps: Whether MPS shares it.
+        aside: Why it is left alone in quarantine, empty if it isn't.
+        partitioned: Whether a MIG layout will bring it into MIG mode or out of it, None for neither.
+        fenced: Whether a repair has set it aside.
     """
 
     gpu: Gpu
-    told: SettingsTold
-    now: t.Mapping[str, Value]
-    kept: Kept = NOTHING
+    reported: SettingsTold
+    values: t.Mapping[str, Value]
+    record: Kept = NOTHING
     users: t.Tuple[str, ...] = ()
     mps: bool = False
     aside: str = ""
@@ -72,15 +78,15 @@ class GpuState:
 
     @property
     def named(self) -> str:
-        """Return the GPU for people."""
+        """Return the GPU's index and UUID for messages."""
         return f"GPU {self.gpu.index} ({self.gpu.uuid})"
 
 
 def current_values(reported: SettingsTold, record: Kept, load: str) -> t.Dict[str, Value]:
-    """Return what a GPU is set to. Clocks are locked as they were last, unless something shows that they are not.
+    """Return the settings of a GPU. Clocks count as locked as in the record, unless the lock is known to be lost.
 
-    A lock is gone with the load of the driver, with a reset, after which the GPU counts its energy anew, and where the
-    clock that runs is beyond it.
+    A lock is lost with the load of the driver and with a reset, after which the GPU counts its energy from 0. It is
+    also lost if the running clock is beyond it.
     """
     locks: t.Dict[str, Value] = dict.fromkeys(reported.clocks)
     for name, lock in record.locks.items():
@@ -92,7 +98,7 @@ def current_values(reported: SettingsTold, record: Kept, load: str) -> t.Dict[st
 
 
 def shown(name: str, value: Value) -> str:
-    """Return a value for people."""
+    """Return a value for messages."""
     if name in CLOCKS:
         return f"{value[0]} to {value[1]} MHz" if isinstance(value, tuple) else "not locked"
     if name == POWER and isinstance(value, int):
@@ -115,7 +121,11 @@ def dump(record: Record) -> str:
 
 
 def parse(text: t.Optional[str]) -> t.Dict[str, Kept]:
-    """Return what the file has. NodeError: it can't be understood."""
+    """Return the record from the file's text.
+
+    Raises:
+        NodeError: if it is damaged.
+    """
     if text is None:
         return {}
     with readable(PATH, FORGET):
@@ -162,8 +172,7 @@ def _value(name: str, value: t.Any) -> Value:
 
 
 def _range(name: str, value: t.Any) -> Range:
-    if len(value) != 2 or not all(
-        json_data.is_whole(clock) and 0 <= clock <= MOST_NUMBER for clock in value
-    ):
+    numbers = [json_data.is_whole(clock) and 0 <= clock <= MOST_NUMBER for clock in value]
+    if len(numbers) != 2 or not all(numbers):
         raise ValueError(f"{name}: expected two clocks")
     return value[0], value[1]

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, the gpu.node authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""Who gives a node's GPUs to containers, as the module's options have it, and what the daemon's file says of it."""
+"""The allocators of a node's GPUs, in the module's options and in the daemon's configuration."""
 
 from __future__ import annotations
 
@@ -33,13 +33,13 @@ Json = t.Mapping[str, t.Any]
 
 
 class Owners(t.NamedTuple):
-    """Who gives out which GPUs; ``devices`` are those of DRA, by index, UUID or PCI bus id, where both do."""
+    """The allocator of each GPU; ``devices`` are the GPUs of DRA, by index, UUID or PCI bus id, if there are both."""
 
     allocation: str = DEVICE_PLUGIN
     devices: t.FrozenSet[str] = frozenset()
 
     def of(self, gpu: Gpu) -> str:
-        """Return who gives a GPU and its MIG devices to containers: device_plugin or dra."""
+        """Return the allocator of a GPU and its MIG devices: device_plugin or dra."""
         if self.allocation != BOTH:
             return self.allocation
         names = {gpu.uuid.lower(), str(gpu.index), gpu.pci_bus_id.lower()}
@@ -47,7 +47,7 @@ class Owners(t.NamedTuple):
 
     @property
     def dra(self) -> bool:
-        """Return whether the DRA driver has any."""
+        """Return whether the DRA driver allocates any GPU."""
         return self.allocation != DEVICE_PLUGIN
 
 
@@ -65,21 +65,25 @@ NO_LIBRARY = Library()
 
 
 def owners(allocation: str, devices: t.Any = ()) -> Owners:
-    """Return who gives out what, from values as a user writes them."""
+    """Return the allocators from options as a user writes them."""
     listed = devices if isinstance(devices, (list, tuple)) else [devices]
-    named = (str(owner).lower() for owner in listed if owner != "")
+    names = (str(device).lower() for device in listed if device != "")
     # NVML's bus ids have 4 digits of domain.
-    return Owners(allocation, frozenset(owner[-12:] if ":" in owner else owner for owner in named))
+    return Owners(allocation, frozenset(name[-12:] if ":" in name else name for name in names))
 
 
 def written(text: t.Optional[str]) -> t.Any:
-    """Return a configuration as we have written it. ValueError: it is none of those."""
+    """Return a configuration that we have written.
+
+    Raises:
+        ValueError: if it is another one.
+    """
     lines = (text or "").splitlines()
     return json_data.loads("\n".join(line for line in lines if not line.startswith("#")))
 
 
 def owners_in(text: t.Optional[str]) -> Owners:
-    """Return what a configuration file of ours says; one that can't be read gives DRA nothing."""
+    """Return the allocators in a configuration file of ours; if it can't be read, DRA has no GPU."""
     try:
         ours = written(text).get(SECTION) or {}
         section = ours.get("dra") or {}
@@ -89,15 +93,19 @@ def owners_in(text: t.Optional[str]) -> Owners:
 
 
 def configured(where: str, config: Json, allocation: str, asked: Json) -> Json:
-    """Return a configuration with who allocates, and how DRA shares. InputError: the user's has it too."""
+    """Return a configuration with the allocators, and how DRA shares.
+
+    Raises:
+        InputError: if the user's configuration has one of them.
+    """
     ours = config.get(SECTION)
     own = ours if isinstance(ours, dict) else {}
-    for key, option in (("allocation", "allocation"), ("dra", "dra")):
+    for key in ("allocation", "dra"):
         if key in own:
-            named = f"{where}.{SECTION}.{key}"
-            raise InputError.of(named, own[key], f"it in the option {option}, for the whole node")
+            expected = f"it in the option {key}, for the whole node"
+            raise InputError.of(f"{where}.{SECTION}.{key}", own[key], expected)
     if allocation == DEVICE_PLUGIN or (ours is not None and ours is not own):
-        return config  # what is no section is for the daemon's parser to refuse
+        return config  # the daemon's parser refuses a section of another type
     return {**config, SECTION: {**own, "allocation": allocation, "dra": _section(asked)}}
 
 
@@ -119,7 +127,11 @@ def _section(asked: Json) -> t.Dict[str, t.Any]:
 
 
 def check(allocation: str, asked: Json) -> None:
-    """Refuse options that do not go together. InputError, NodeError."""
+    """Check that options don't contradict each other.
+
+    Raises:
+        NodeError: if they do.
+    """
     if asked["devices"] and allocation != BOTH:
         expected = f"none, as allocation is {allocation} and not {BOTH}"
         raise InputError.of("dra.devices", asked["devices"], expected)
@@ -157,7 +169,7 @@ def verified_library(allocation: str, asked: Json) -> Library:
 
 
 def verify(library: Library, content: t.Optional[bytes]) -> None:
-    """Refuse a library that is not the one that is asked for.
+    """Check that a library has the digest of the options.
 
     Args:
         library: Its path and its digest.

@@ -1,9 +1,9 @@
 # Copyright (c) 2026, the gpu.node authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""The claims that the DRA driver has prepared on this node, as its checkpoint keeps them.
+"""The claims that the DRA driver has prepared on this node, in its checkpoint.
 
-Whoever takes something of a GPU reads it too: the kubelet may be down, and the claim's object gone.
+Programs that change GPUs read it too: the kubelet may be down, and the claim's object gone.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from ..errors import NodeError, readable
 from .names import CHECKPOINT
 
 VERSION = 1
-# What was begun last: a claim that is neither prepared nor gone was interrupted.
+# The last action: a claim that is neither prepared nor gone was interrupted.
 PREPARING, PREPARED, UNPREPARING = STATES = "preparing", "prepared", "unpreparing"
 HINT = (
     "nothing was changed; drain the node of pods with claims, move the file away, remove the files of claims in"
@@ -27,10 +27,10 @@ HINT = (
 
 @dataclasses.dataclass(frozen=True)
 class Instance:
-    """The MIG instance of a claim: where it is, and whether it is to be destroyed with the claim.
+    """The MIG instance of a claim: its placement, and whether it is destroyed with the claim.
 
-    ``made`` says that it was not there before. Its id and UUID are known once it is there. ``era`` is the load of
-    the driver that it was made in: instances don't outlive it.
+    ``made`` is whether it was not there before. Its id and UUID are known once it is there. ``era`` is the load of
+    the driver in which it was made: instances don't outlive it.
     """
 
     profile_id: int
@@ -43,9 +43,9 @@ class Instance:
 
 @dataclasses.dataclass(frozen=True)
 class Device:
-    """A device of a claim, with the GPU that it is on; see values.Result of the daemon for the rest.
+    """A device of a claim, with its GPU; see values.Result of the daemon for the other fields.
 
-    What is given for ``admin`` access is given beside others' and takes nothing from them.
+    A device for ``admin`` access can be allocated to others at the same time.
     """
 
     request: str
@@ -62,9 +62,9 @@ class Device:
 
 @dataclasses.dataclass(frozen=True)
 class PreparedClaim:
-    """A claim that holds devices of this node; ``pods`` are the UIDs that it was reserved for.
+    """A claim with devices of this node; ``pods`` are the UIDs of the pods that it is reserved for.
 
-    ``enforcement`` is what its shares are enforced by, whatever the configuration says by now.
+    ``enforcement`` is that of its shares, even if the configuration has changed since.
     """
 
     uid: str
@@ -81,18 +81,26 @@ class PreparedClaim:
 
 def entry(held: PreparedClaim) -> str:
     """Return a claim as the file has it."""
-    return _text(_plain(held))
+    devices = []
+    for device in held.devices:
+        fields = {key: value for key, value in vars(device).items() if key != "instance"}
+        data = {key: value for key, value in fields.items() if value != {} and value is not False}
+        devices.append({**data, **({"instance": vars(device.instance)} if device.instance else {})})
+    return _text({**vars(held), "devices": devices})
 
 
 def dump(entries: t.Mapping[str, str]) -> str:
     """Return the file's text, given the entry of each claim by its UID."""
-    claims = ",\n".join(f"{json.dumps(uid)}:{entries[uid]}" for uid in sorted(entries))
-    body = f"{{{claims}}}"
+    body = _body(entries)
     return f'{{"version":{VERSION},"checksum":"{_checksum(body)}","claims":{body}}}\n'
 
 
 def load(text: t.Optional[str], path: str = CHECKPOINT) -> t.Dict[str, PreparedClaim]:
-    """Return the claims by UID, none where there is no file. NodeError: it is damaged, or of another version."""
+    """Return the claims by UID, none if there is no file.
+
+    Raises:
+        NodeError: if it is damaged, or of another version.
+    """
     if text is None:
         return {}
     with readable(path, HINT):
@@ -102,19 +110,26 @@ def load(text: t.Optional[str], path: str = CHECKPOINT) -> t.Dict[str, PreparedC
             cause = f"it has version {version!r}, and this one knows {VERSION}"
             hint = "install the version that wrote it, or one after it"
             raise NodeError(f"{path} is of another version of gpu.node", cause=cause, hint=hint)
-        texts = {uid: _text(claim) for uid, claim in data["claims"].items()}
-        body = ",\n".join(f"{json.dumps(uid)}:{texts[uid]}" for uid in sorted(texts))
-        if data["checksum"] != _checksum(f"{{{body}}}"):
+        body = _body({uid: _text(claim) for uid, claim in data["claims"].items()})
+        if data["checksum"] != _checksum(body):
             raise ValueError("its checksum is another one")
         return {uid: _held(claim) for uid, claim in data["claims"].items()}
 
 
 def made(text: t.Optional[str]) -> t.FrozenSet[str]:
-    """Return the UUIDs of the MIG devices that claims had made, which are no part of a layout. NodeError."""
+    """Return the UUIDs of the MIG devices that were made for claims, which are no part of a layout.
+
+    Raises:
+        NodeError: if the checkpoint is damaged, or of another version.
+    """
     devices = [device for claim in load(text).values() for device in claim.devices]
-    return frozenset(
-        device.instance.uuid for device in devices if device.instance and device.instance.made
-    )
+    instances = (device.instance for device in devices if device.instance)
+    return frozenset(instance.uuid for instance in instances if instance.made)
+
+
+def _body(entries: t.Mapping[str, str]) -> str:
+    claims = ",\n".join(f"{json.dumps(uid)}:{entries[uid]}" for uid in sorted(entries))
+    return f"{{{claims}}}"
 
 
 def _checksum(body: str) -> str:
@@ -125,38 +140,11 @@ def _text(data: t.Any) -> str:
     return json.dumps(data, sort_keys=True, separators=(",", ":"))
 
 
-def _plain(held: PreparedClaim) -> t.Dict[str, t.Any]:
-    return {
-        "uid": held.uid,
-        "namespace": held.namespace,
-        "name": held.name,
-        "state": held.state,
-        "pods": list(held.pods),
-        "enforcement": held.enforcement,
-        "devices": [
-            {
-                **{
-                    key: value
-                    for key, value in vars(device).items()
-                    if key != "instance" and value != {} and value is not False
-                },
-                **({"instance": vars(device.instance)} if device.instance else {}),
-            }
-            for device in held.devices
-        ],
-    }
-
-
 def _held(data: t.Mapping[str, t.Any]) -> PreparedClaim:
     if data["state"] not in STATES:
         raise ValueError(f"state {data['state']!r}")
-    devices = tuple(
-        Device(
-            **{
-                **device,
-                "instance": Instance(**device["instance"]) if device.get("instance") else None,
-            }
-        )
-        for device in data["devices"]
-    )
-    return PreparedClaim(**{**data, "devices": devices, "pods": tuple(data["pods"])})
+    devices = []
+    for device in data["devices"]:
+        instance = Instance(**device["instance"]) if device.get("instance") else None
+        devices.append(Device(**{**device, "instance": instance}))
+    return PreparedClaim(**{**data, "devices": tuple(devices), "pods": tuple(data["pods"])})

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, the gpu.node authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""Names of the DRA driver that its slices, the cluster's objects and the node's files have in common.
+"""Names that the DRA driver's slices, the cluster's objects and the node's files share.
 
 An attribute or capacity without a domain has the driver's name as its domain (resource.k8s.io/v1).
 """
@@ -54,10 +54,10 @@ def mig_name(minor: int, profile: str, profile_id: int, start: int) -> str:
 
 
 def pool_name(node: str) -> str:
-    """Return the name of a node's pool: one that no other driver has.
+    """Return the name of a node's pool, which no other driver uses.
 
-    Others name theirs as the node, and the scheduler (1.36) keeps counters by a pool's name alone. A node's own name
-    is what is left where there is no room for more (PoolNameMaxLength of resource.k8s.io/v1).
+    Others name theirs as the node, and the scheduler (1.36) keeps counters by a pool's name alone. If the name is too
+    long (PoolNameMaxLength of resource.k8s.io/v1), it is the node's.
     """
     name = f"{DRIVER}/{node}"
     return name if len(name) <= 253 else node

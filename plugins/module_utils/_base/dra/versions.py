@@ -1,10 +1,10 @@
 # Copyright (c) 2026, the gpu.node authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""What versions of Kubernetes do with devices as the DRA driver publishes them, in one table.
+"""The traits of versions of Kubernetes that matter for the DRA driver's devices, in one table.
 
-Preflight, the driver, and the documentation read it. Of Kubernetes' changelogs and sources
-(pkg/features/kube_features.go, k8s.io/dynamic-resource-allocation/structured).
+Preflight, the driver, and the documentation read it. Sources: Kubernetes' changelogs,
+pkg/features/kube_features.go, and k8s.io/dynamic-resource-allocation/structured.
 """
 
 from __future__ import annotations
@@ -14,15 +14,15 @@ import typing as t
 
 Version = t.Tuple[int, int, int]
 
-OLDEST: Version = (1, 36, 2)  # below it a card is given away twice
+OLDEST: Version = (1, 36, 2)  # before it a GPU may be allocated twice
 RECOMMENDED: Version = (1, 36, 3)
 FIRST: Version = (0, 0, 0)
 
 
 class Trait(t.NamedTuple):
-    """What versions do: those from ``since`` on, before the one that has mended it (None: none up to RECOMMENDED).
+    """A trait of the versions from ``since`` on, before the one that fixes it (None: none up to RECOMMENDED).
 
-    ``means`` is a clause without a full stop, ``reference`` where it is discussed or mended.
+    ``means`` is a clause without a full stop, ``reference`` the issue or change.
     """
 
     means: str
@@ -31,7 +31,7 @@ class Trait(t.NamedTuple):
     since: Version = FIRST
 
     def of(self, version: Version) -> bool:
-        """Return whether a version does it."""
+        """Return whether a version has the trait."""
         return self.since <= version and (self.mended is None or version < self.mended)
 
     def __str__(self) -> str:
@@ -100,7 +100,7 @@ TRAITS = (
 
 
 def parse(text: str) -> t.Optional[Version]:
-    """Return the version in what a program or a server says, None where it says none."""
+    """Return the version in the output of a program or a server, None if there is none."""
     match = re.search(r"\bv?(\d{1,4})\.(\d{1,4})\.(\d{1,4})\b", text)
     return (int(match[1]), int(match[2]), int(match[3])) if match else None
 
@@ -111,10 +111,10 @@ def text(version: Version) -> str:
 
 
 def refusal(version: Version) -> str:
-    """Return a version with what keeps the driver from it, as far as the next mends it; empty from the oldest on."""
-    wrong = [
-        trait for trait in TRAITS if trait.of(version) and trait.mended and trait.mended <= OLDEST
-    ]
-    nearest = min((trait.mended for trait in wrong if trait.mended), default=OLDEST)
-    why = ", and ".join(str(trait) for trait in wrong if trait.mended == nearest)
-    return why and f"Kubernetes {text(version)}, with which {why}"
+    """Return why a version can't be used, by the traits that are fixed next; empty from the oldest usable one on."""
+    traits = [trait for trait in TRAITS if trait.of(version)]
+    nearest = min((trait.mended for trait in traits if trait.mended), default=FIRST)
+    reasons = [str(trait) for trait in traits if trait.mended == nearest]
+    if not reasons or nearest > OLDEST:
+        return ""
+    return f"Kubernetes {text(version)}, with which {', and '.join(reasons)}"

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, the gpu.node authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""Which answers of the device plugin reach a container, by the releases of the kubelet and of its container runtime.
+"""The answers of the device plugin that reach a container, by the releases of kubelet and container runtime.
 
 A kubelet drops a field of Allocate's answer that it does not know, and a runtime a field of the container's
 configuration: the container starts without the GPU.
@@ -57,7 +57,7 @@ def depend_on(strategies: t.Iterable[str], programs: t.Collection[str]) -> bool:
 def obstacles(
     strategies: t.Iterable[str], versions: t.Mapping[str, Version]
 ) -> t.Tuple[Obstacle, ...]:
-    """Return what keeps each strategy's answer from a container, nothing if one of them reaches it.
+    """Return why each strategy's answer does not reach a container, nothing if one of them does.
 
     Args:
         strategies: Those of deviceListStrategy.
@@ -77,14 +77,12 @@ def _obstacle(strategy: str, versions: t.Mapping[str, Version]) -> t.Optional[Ob
 def refusal(
     variable: str, strategies: t.Sequence[str], versions: t.Mapping[str, Version]
 ) -> t.Optional[InputError]:
-    """Return the error of a configuration of which no answer reaches a container, None if one does."""
+    """Return the error of a configuration if no strategy's answer reaches a container, None if one does."""
     dropped = obstacles(strategies, versions)
     if not dropped:
         return None
-    causes = ", and ".join(map(str, dropped))
-    expected = (
-        f"one that reaches the node's containers: {causes}, so pods would start without a GPU"
-    )
+    causes = f"{', and '.join(map(str, dropped))}, so pods would start without a GPU"
+    expected = f"one that reaches the node's containers: {causes}"
     error = InputError.of(f"{variable}: flags.plugin.deviceListStrategy", [*strategies], expected)
     suited = [name for name in FLOORS if _obstacle(name, versions) is None]
     instead = f"set deviceListStrategy: [{', '.join(suited)}] there" if suited else BY_HANDLER

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, the gpu.node authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""Where a process is among the node's cgroups, from /proc/<pid>/cgroup, and which pod that is."""
+"""The place of a process in the node's cgroups, from /proc/<pid>/cgroup, and its pod."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ INIT = ("init.scope", "init")
 def paths(cgroup: t.Optional[str], init: t.Optional[str] = None) -> t.List[str]:
     """Return a process's path in each hierarchy, below that of the node.
 
-    ``init`` is the same text of the node's first process. Where the node is a container itself, its
-    cgroups may be shown below the container's own.
+    ``init`` is the same text of the node's first process. If the node is a container itself, its cgroups may be below
+    the container's own.
     """
     roots, result = {}, []
     for hierarchy, path in _lines(init):
@@ -46,7 +46,7 @@ QUALITY = "(?:burstable|besteffort)"
 
 
 def _by_systemd(root: str) -> str:
-    """Return the pattern of the slices that a kubelet has systemd make, below a root slice or none."""
+    """Return the pattern of the slices that systemd makes for a kubelet, below a root slice or none."""
     parent = f"/{root}\\.slice" if root else ""
     pods = f"{root}-kubepods" if root else "kubepods"
     return (
@@ -56,8 +56,8 @@ def _by_systemd(root: str) -> str:
     )
 
 
-# With kubelet's cgroups at the top, where kind has them, and where a runtime without systemd puts
-# what a kubelet with systemd asks for: below its own service.
+# With kubelet's cgroups at the top, in kind's place, and in that of a runtime without systemd for a kubelet with
+# systemd: below its own service.
 PATTERNS = tuple(
     re.compile(pattern)
     for pattern in (
@@ -70,7 +70,7 @@ PATTERNS = tuple(
 
 
 def uid_of(cgroup: t.Optional[str], init: t.Optional[str] = None) -> str:
-    """Return the pod's UID from a process's /proc/<pid>/cgroup, empty where it is in no pod.
+    """Return the pod's UID from a process's /proc/<pid>/cgroup, empty if it is in no pod.
 
     ``init`` is that of the node's first process.
     """
@@ -92,10 +92,8 @@ def name_of(uid: str, log_folders: t.Iterable[str]) -> str:
 
 
 def folders_of(namespace: str, pod: str, log_folders: t.Iterable[str]) -> t.List[str]:
-    """Return the log folders of all pods that had a name, one after the other."""
-    return [
-        log_folder for log_folder in log_folders if log_folder.split("_")[:-1] == [namespace, pod]
-    ]
+    """Return the log folders of all pods that have had a name."""
+    return [folder for folder in log_folders if folder.split("_")[:-1] == [namespace, pod]]
 
 
 def uid_in(log_folder: str) -> str:
@@ -113,10 +111,10 @@ UID = re.compile(HEX.replace("{0}", "-"))
 
 
 def ended(uids: t.Iterable[str], running: t.Collection[str], *, started: bool) -> bool:
-    """Return whether a pod, by the UIDs that its name had, has run since the boot and does not any more.
+    """Return whether a pod, by the UIDs of its name, has run since the boot and does not any more.
 
-    A static pod's UID is of another form, and where no pod is seen to run, cgroups are not as they are
-    known: neither proves anything.
+    A static pod's UID is of another form, and if no pod runs at all, cgroups are of an unknown form: neither proves
+    anything.
     """
     known = list(uids)
     unproven = any(uid in running or UID.fullmatch(uid) is None for uid in known)

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, the gpu.node authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""What apt and dpkg print, as values, and apt's sources in both formats."""
+"""The output of apt and dpkg as values, and apt's sources in both formats."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ BUSY = re.compile(
     r"|^debconf: .* is locked by another process",
     re.MULTILINE,
 )
-# What apt says of a dpkg that was killed, by a signal or with a status that it does not know.
+# apt's errors about a dpkg that was killed, by a signal or with a status that it does not know.
 KILLED = re.compile(
     r"Sub-process \S+ (?:exited unexpectedly|received (?:signal \d|a segmentation fault))"
 )
 REFUSES_ALL = re.compile(
     r"--fix-broken install|needs to be reinstalled, but|dpkg was interrupted, you must manually run"
 )
-# dpkg's letter for what is there, the second of its abbreviation.
+# dpkg's letter for the actual state, the second of its abbreviation.
 STATES = {
     "n": State.NOT_INSTALLED,
     "c": State.CONFIG_FILES,
@@ -56,15 +56,14 @@ OPTION = re.compile(r"([^\s=]+?)([-+]?)=(\S+)")
 MULTIVALUE = {"arch": "Architectures", "lang": "Languages", "target": "Targets"}
 CHANGES = {"": "", "+": "-Add", "-": "-Remove"}
 SPELLED = {"Pdiffs": "PDiffs", "Inrelease-Path": "InRelease-Path"}
-# What a source is made of, apart from its options.
+# The fields of a source that are no options.
 ENTRY = ("types", "uris", "suites", "components", "signed-by", "enabled")
 
 
 def parse_packages(text: str) -> t.Dict[str, Package]:
-    """Parse what dpkg-query prints in DPKG_FORMAT.
+    """Parse dpkg-query's output in DPKG_FORMAT.
 
-    Left out are packages of foreign architectures, and those that are not there, unless they are on
-    hold nevertheless.
+    Packages of foreign architectures are left out, and those that are not installed, unless they are on hold.
     """
     rows = [line.split("\t") for line in text.split("\n") if line.count("\t") == 4]
     native = next((row[1] for row in rows if row[0] == "dpkg"), None)
@@ -100,15 +99,15 @@ def parse_simulation(text: str) -> Simulation:
     """Parse the output of ``apt-get --simulate``."""
     changes = re.findall(r"^(Inst|Remv|Purg) (\S+)( \[)?", text, flags=re.M)
     return Simulation.of(
-        ("removed" if word != "Inst" else "changed" if old else "new", name)
-        for word, name, old in changes
+        ("removed" if action != "Inst" else "changed" if old_version else "new", name)
+        for action, name, old_version in changes
     )
 
 
 def parse_dependencies(text: str) -> t.FrozenSet[str]:
-    """Return every package that a recursive ``apt-cache depends`` names.
+    """Return every package in the output of a recursive ``apt-cache depends``.
 
-    It does not look behind a name such as <perl:any>, but lists who provides it.
+    It lists the providers of a name such as <perl:any>, but not their dependencies.
     """
     names = re.findall(r"^(?:[ |]*(?:Pre)?Depends:)? *<?(\w[^\s<>]*)>?$", text, flags=re.M)
     return frozenset(name.split(":")[0] for name in names)
@@ -127,12 +126,12 @@ def parse_relations(text: str) -> Relations:
 
 
 def upstream(version: str) -> str:
-    """Return the upstream part of a version: no epoch, no revision, and no kernel as SUSE adds it."""
+    """Return the upstream part of a version, without epoch, revision, and the kernel that SUSE adds."""
     return version.split(":", 1)[-1].rsplit("-", 1)[0].split("_k", 1)[0]
 
 
 def pins_of(files: t.Mapping[str, str], names: t.Collection[str]) -> t.Dict[str, t.List[str]]:
-    """Return the files of preferences, by their paths, that name one of the packages, each with those that it names."""
+    """Return the packages that files of preferences pin, by path, without files that pin none."""
     pinned = {}
     for path, text in files.items():
         matching = {name for line in PINNED.findall(text) for name in _matching(line, names)}
@@ -142,18 +141,17 @@ def pins_of(files: t.Mapping[str, str], names: t.Collection[str]) -> t.Dict[str,
 
 
 def _matching(patterns: str, names: t.Iterable[str]) -> t.List[str]:
-    """Return the names that a line of packages in preferences is about."""
-    # A pattern for all packages is a preference for a source, and stands in no package's way by itself.
-    globs = [
-        glob for glob in patterns.split() if glob != "*" and not glob.startswith(("src:", "/"))
-    ]
+    """Return the names that match a line of packages in preferences."""
+    # A pattern for all packages is a preference for a source, and bars no package by itself.
+    named = (glob for glob in patterns.split() if glob != "*")
+    globs = [glob for glob in named if not glob.startswith(("src:", "/"))]
     return [name for name in names if any(fnmatch.fnmatchcase(name, glob) for glob in globs)]
 
 
 def overruled_pins(
     files: t.Mapping[str, str], chosen: t.Mapping[str, str], policies: t.Mapping[str, Policy]
 ) -> t.Dict[str, t.List[str]]:
-    """Return the files of preferences by which apt would take other versions than ``chosen``, with the packages."""
+    """Return the packages of which apt would choose other versions by the user's preferences, by path."""
     result: t.Dict[str, t.List[str]] = {}
     for path, text in files.items():
         for record in re.split(r"\n[ \t]*\n", text):
@@ -163,25 +161,21 @@ def overruled_pins(
                 candidate = policies[name].candidate if name in policies else None
                 if candidate in (None, chosen[name]) or name in result.get(path, ()):
                     continue
-                # A preference for a source shows by a candidate that is not the newest version.
-                fits = (
-                    fnmatch.fnmatchcase(candidate, pin[1])
-                    if pin
-                    else candidate != policies[name].versions[0]
-                )
-                if fits:
+                # With a preference for a source the candidate is not the newest version.
+                matches = pin and fnmatch.fnmatchcase(candidate, pin[1])
+                if matches if pin else candidate != policies[name].versions[0]:
                     result.setdefault(path, []).append(name)
     return result
 
 
 def unmet(text: str) -> str:
-    """Return what apt says is unmet, all of it where it does not say so."""
+    """Return the unmet dependencies in apt's output, all of the output if there are none."""
     match = re.search(r"unmet dependencies:\n(.*)", text, flags=re.S)
     return match[1].strip("\n") if match else text
 
 
 def parse_removal(text: str) -> t.List[t.Tuple[str, str]]:
-    """Parse why dpkg removes nothing: who depends on a package, and the package."""
+    """Parse why dpkg removes nothing: pairs of a package and one that it depends on."""
     result = []
     for block in re.split(r"^(?=dpkg: )", text, flags=re.M):
         head = re.match(r"dpkg: dependency problems prevent removal of ([^\s:]+)", block)
@@ -191,21 +185,20 @@ def parse_removal(text: str) -> t.List[t.Tuple[str, str]]:
 
 
 def refuses_all(text: str) -> bool:
-    """Return whether apt refused a transaction because of packages that are there, whatever was asked for."""
+    """Return whether apt refuses all transactions because of installed packages."""
     return bool(REFUSES_ALL.search(text))
 
 
 def repair_command(packages: t.Mapping[str, Package]) -> str:
-    """Return the command with which a person brings broken packages in order."""
+    """Return the command with which a person repairs broken packages."""
     torn = [name for name, package in packages.items() if package.needs_files]
     if torn:
         return f"apt-get install --reinstall {' '.join(sorted(torn))}"
     states = {package.state for package in packages.values()}
     if states <= {State.HALF_CONFIGURED, *WAITING}:
         return f"dpkg --configure {' '.join(sorted(packages))}"
-    return (
-        "dpkg --configure -a" if State.HALF_CONFIGURED in states else "apt-get --fix-broken install"
-    )
+    is_half = State.HALF_CONFIGURED in states
+    return "dpkg --configure -a" if is_half else "apt-get --fix-broken install"
 
 
 def describe_broken(packages: t.Mapping[str, Package]) -> str:
@@ -244,7 +237,7 @@ class Source:
 
     @property
     def is_unverified(self) -> bool:
-        """Return whether apt takes packages from it whoever has signed them."""
+        """Return whether apt installs packages from it without a valid signature."""
         fields = {name.lower(): value.lower() for name, value in self.options}
         return any(fields.get(name) in ENABLED for name in UNVERIFIED)
 
@@ -287,20 +280,17 @@ def parse_deb822(text: str) -> t.List[Source]:
     for stanza in re.split(r"\n[ \t]*\n", "\n".join(lines)):
         pairs = FIELD.findall(stanza)
         fields = {name.lower(): value.strip(" \t\r") for name, value in pairs}
-        if (
-            fields.get("enabled", "").lower() not in DISABLED
-            and "deb" in fields.get("types", "").split()
-        ):
-            components = tuple(fields.get("components", "").split())
-            signed_by = fields.get("signed-by", "")
-            options = {
-                name: fields[name.lower()] for name, _value in pairs if name.lower() not in ENTRY
-            }
-            sources += [
-                Source(uri, suite, components, signed_by, tuple(options.items()))
-                for uri in fields.get("uris", "").split()
-                for suite in fields.get("suites", "").split()
-            ]
+        enabled = fields.get("enabled", "").lower() not in DISABLED
+        if not enabled or "deb" not in fields.get("types", "").split():
+            continue
+        components = tuple(fields.get("components", "").split())
+        names = (name for name, _value in pairs if name.lower() not in ENTRY)
+        options = tuple({name: fields[name.lower()] for name in names}.items())
+        sources += [
+            Source(uri, suite, components, fields.get("signed-by", ""), options)
+            for uri in fields.get("uris", "").split()
+            for suite in fields.get("suites", "").split()
+        ]
     return sources
 
 
@@ -316,7 +306,9 @@ def additions(
     """Return the node's own sources of a release with the components that they lack.
 
     The release itself, its updates and its security suite count, as far as the node uses them.
-    None says that the node has no source of the release at all.
+
+    Returns:
+        None if the node has no source of the release at all.
     """
     ours = [source for source in sources if "main" in source.components]
     ours = [source for source in ours if _is_own(source)] or ours
@@ -328,9 +320,9 @@ def additions(
     result = []
     for suite in (name, f"{name}-updates", f"{name}-security"):
         base = next((source for source in ours if source.suite == suite), None)
-        enabled = {
-            word for source in sources if source.suite == suite for word in source.components
-        }
+        enabled: t.Set[str] = set()
+        for source in sources:
+            enabled.update(source.components if source.suite == suite else ())
         missing = tuple(component for component in components if component not in enabled)
         if base is not None and missing:
             result.append(dataclasses.replace(base, components=missing))
@@ -338,7 +330,7 @@ def additions(
 
 
 def read_errors(text: str) -> str:
-    """Return the errors that apt has printed, all of its output if there is none."""
+    """Return the errors in apt's output, all of the output if there are none."""
     errors = [line[3:] for line in text.split("\n") if line.startswith("E: ")]
     return "; ".join(dict.fromkeys(errors)) or text.strip()
 

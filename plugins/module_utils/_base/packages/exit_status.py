@@ -1,10 +1,9 @@
 # Copyright (c) 2026, the gpu.node authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""What the exit statuses of package managers mean, besides 0.
+"""The meaning of the exit statuses of package managers, besides 0.
 
-From zypper(8) of 1.14, dnf(8) of 4.14, dnf5(8) of 5.2, and apt-get(8): an apt-get that fails ends with 100 whatever the
-reason is.
+From zypper(8) of 1.14, dnf(8) of 4.14, dnf5(8) of 5.2, and apt-get(8), where 100 is the status of all errors.
 """
 
 from __future__ import annotations
@@ -13,7 +12,7 @@ import typing as t
 
 
 class Status(t.NamedTuple):
-    """What a status means, and whether the command did what it was asked for all the same."""
+    """The meaning of a status, and whether the command has succeeded nevertheless."""
 
     meaning: str
     succeeded: bool = False
@@ -47,12 +46,12 @@ STATUSES: t.Mapping[str, t.Mapping[int, Status]] = {
 
 
 def succeeded(program: str) -> t.Tuple[int, ...]:
-    """Return the statuses with which a program has done what it was asked for."""
+    """Return the statuses of a program that has succeeded."""
     known = STATUSES.get(program, {})
     return (0, *(number for number, status in known.items() if status.succeeded))
 
 
 def describe(program: str, number: int) -> str:
-    """Return a status for people, such as ``status 107, as a script of a package failed``."""
+    """Return a status for messages, such as ``status 107, as a script of a package failed``."""
     status = STATUSES.get(program, {}).get(number)
     return f"status {number}, as {status.meaning}" if status else f"status {number}"

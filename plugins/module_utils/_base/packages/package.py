@@ -1,7 +1,7 @@
 # Copyright (c) 2026, the gpu.node authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""What package managers tell of packages, what is asked of them, what was added, and the way back."""
+"""Packages, changes of them, and the record of those that were added."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ EXCLUSION_HINT = "remove them from excludepkgs (exclude) in /etc/dnf/dnf.conf or
 
 
 class State(enum.Enum):
-    """What is there of a package, by dpkg's names and in words; rpm knows the first, the last and TWICE."""
+    """The state of a package, by dpkg's names, with descriptions; rpm knows the first, the last and TWICE."""
 
     INSTALLED = "installed"
     CONFIG_FILES = "removed but for its configuration"
@@ -38,9 +38,9 @@ UNFINISHED = (State.HALF_INSTALLED, State.UNPACKED, State.HALF_CONFIGURED, *WAIT
 
 
 class Package(t.NamedTuple):
-    """A package that is there, or that is kept at its version or away: ``held``.
+    """A package that is installed, or on hold: ``held``.
 
-    ``torn`` says that its files are not whole, and that it must be reinstalled.
+    ``torn`` is whether its files are incomplete, so that it must be reinstalled.
     """
 
     version: str
@@ -51,12 +51,12 @@ class Package(t.NamedTuple):
 
     @property
     def installed(self) -> bool:
-        """Return whether it is unpacked and configured, maybe but for triggers."""
+        """Return whether it is unpacked and configured, maybe except triggers."""
         return self.state in (State.INSTALLED, *WAITING, State.TWICE)
 
     @property
     def broken(self) -> bool:
-        """Return whether a transaction stopped in the middle of it."""
+        """Return whether a transaction was interrupted at it."""
         return self.state in UNFINISHED or self.torn
 
     @property
@@ -66,14 +66,14 @@ class Package(t.NamedTuple):
 
     @property
     def gone(self) -> bool:
-        """Return whether nothing is left of it, or its configuration alone."""
+        """Return whether it is removed, maybe except its configuration."""
         return self.state in (State.NOT_INSTALLED, State.CONFIG_FILES)
 
 
 class Policy(t.NamedTuple):
-    """A package in the eyes of the sources: what would be taken, and all versions, newest first.
+    """The versions of a package in the sources: the candidate, and all versions, newest first.
 
-    Versions that a pin forbids are left out. ``component`` is that of apt's archive that the candidate is in.
+    Versions that a pin bars are left out. ``component`` is the candidate's component in apt's archive.
     """
 
     candidate: t.Optional[str]
@@ -81,15 +81,19 @@ class Policy(t.NamedTuple):
     component: str = ""
 
 
-# What a package depends on, by its name and version: "libc6 (>= 2.3)", "perl | awk".
+# The dependencies of a package, such as "libc6 (>= 2.3)" and "perl | awk", by its name and version.
 Relations = t.Mapping[str, t.Mapping[str, t.Tuple[str, ...]]]
 
 
 class Change(t.NamedTuple):
-    """One transaction: packages with their versions (None takes any), those to go, and what we hold.
+    """One transaction.
 
-    ``pins`` are the versions of source packages, for what the packages depend on. ``stream`` is a module's
-    stream, as name:stream, that is enabled first.
+    Attributes:
+        packages: The packages to install, with their versions, None for any.
+        remove: The packages to remove.
+        pins: The versions of source packages, for dependencies.
+        holds: The packages that we hold.
+        stream: A module's stream, as name:stream, that is enabled first.
     """
 
     packages: t.Mapping[str, t.Optional[str]]
@@ -99,23 +103,16 @@ class Change(t.NamedTuple):
     stream: str = ""
 
     def is_done(self, packages: t.Mapping[str, Package]) -> bool:
-        """Return whether the packages are installed and configured as asked for, and those to go are gone."""
+        """Return whether the packages are installed and configured in their versions, and the others removed."""
         there = {name: package for name, package in packages.items() if package.installed}
-        whole = {name for name, package in there.items() if not package.broken}
-        versions = (
-            (name, version or there[name].version)
+        return there.keys().isdisjoint(self.remove) and all(
+            name in there and not there[name].broken and version in (None, "", there[name].version)
             for name, version in self.packages.items()
-            if name in whole
-        )
-        return (
-            whole.issuperset(self.packages)
-            and all(there[name].version == version for name, version in versions)
-            and there.keys().isdisjoint(self.remove)
         )
 
 
 class Simulation(t.NamedTuple):
-    """What a transaction would newly install, bring to another version, and remove.
+    """The packages that a transaction would newly install, bring to another version, and remove.
 
     The names of packages of foreign architectures end in them: libcuda1:i386.
     """
@@ -126,13 +123,13 @@ class Simulation(t.NamedTuple):
 
     @classmethod
     def of(cls, changes: t.Iterable[t.Tuple[str, str]]) -> Simulation:
-        """Return a simulation from kinds of changes, which are our fields, with names."""
+        """Return a simulation from pairs of kind, which is a field, and name."""
         pairs = list(changes)
         return cls(*(tuple(name for kind, name in pairs if kind == field) for field in cls._fields))
 
 
 class Removal(t.NamedTuple):
-    """What taking back additions comes to: what goes, what others need, and who needs it."""
+    """The result of removing additions: packages to remove, packages that others need, and these others."""
 
     packages: t.Tuple[str, ...]
     needed: t.Tuple[str, ...]
@@ -140,13 +137,13 @@ class Removal(t.NamedTuple):
 
 
 def still_there(names: t.Iterable[str], packages: t.Mapping[str, Package]) -> t.List[str]:
-    """Return those of the names of which anything is there, configuration included."""
+    """Return those of the names of which anything is installed, configuration included."""
     there = {name for name, package in packages.items() if package.state is not State.NOT_INSTALLED}
     return [name for name in names if name in there]
 
 
 def broken_of(packages: t.Mapping[str, Package]) -> t.Dict[str, Package]:
-    """Return those of the packages that a transaction stopped in the middle of."""
+    """Return those of the packages at which a transaction was interrupted."""
     return {name: package for name, package in packages.items() if package.broken}
 
 
@@ -156,7 +153,7 @@ def held(names: t.Iterable[str], packages: t.Mapping[str, Package]) -> t.List[st
 
 
 class Rollback(t.NamedTuple):
-    """What to put back, each with its version, what must go, and what gets its hold back."""
+    """The packages to restore, each with its version, those to remove, and those to hold again."""
 
     packages: t.Mapping[str, str]
     remove: t.Tuple[str, ...]
@@ -168,10 +165,9 @@ class Rollback(t.NamedTuple):
 
 
 def rollback(before: t.Mapping[str, Package], current: t.Mapping[str, Package]) -> Rollback:
-    """Return what leads from the packages as they are now to those that were there before.
+    """Return the rollback from the current packages to the earlier ones.
 
-    Packages that were not installed before, or not in order, are no state to go back to: the former
-    go, the latter stay as they are.
+    Packages that were not installed before are removed; those that were broken stay as they are.
     """
     have = {name: package.version for name, package in current.items() if package.installed}
     packages = {
@@ -187,21 +183,21 @@ def rollback(before: t.Mapping[str, Package], current: t.Mapping[str, Package]) 
 
 
 def in_words(change: Rollback, current: t.Mapping[str, Package]) -> t.Dict[str, str]:
-    """Return the state of each package that is not as it was, in words."""
+    """Return descriptions of the packages that a rollback changes, with version and state."""
     result = {}
     for name in sorted({*change.packages, *change.remove}):
-        have = current.get(name)
-        state = have.state if have else State.NOT_INSTALLED
-        version = f"{have.version}, " if have and have.version else ""
+        package = current.get(name)
+        state = package.state if package else State.NOT_INSTALLED
+        version = f"{package.version}, " if package and package.version else ""
         result[name] = version + state.value
     return result
 
 
 @dataclasses.dataclass(frozen=True)
 class Record:
-    """What a capability has added to a node, written down so that it can be removed again.
+    """The additions of a capability to a node, which are recorded so that they can be removed again.
 
-    ``keys`` are those that rpm was taught, ``repository`` says that the files of one are there. Each
+    ``keys`` are those that rpm trusts for it, ``repository`` is whether it has written the files of one. Each
     capability adds fields of its own, which are sets of names, flags or texts as well.
     """
 
@@ -230,10 +226,9 @@ class Record:
         with readable(path, "remove the file; what earlier runs added then counts as your own"):
             values = json_data.loads(text)
             fields = {field.name: field.default for field in dataclasses.fields(cls)}
-            record = {
-                name: _read(values.get(name, field), type(field)) for name, field in fields.items()
-            }
-            return cls(**record)
+            return cls(
+                **{key: _read(values.get(key, field), type(field)) for key, field in fields.items()}
+            )
 
 
 def _read(value: t.Any, kind: type) -> t.Any:
@@ -246,9 +241,9 @@ def _read(value: t.Any, kind: type) -> t.Any:
 
 
 class Packages:
-    """A node's packages as a capability has observed them, by their names, with what the sources have of them.
+    """A node's packages as a capability has observed them, by their names, with their policies.
 
-    ``interrupted`` says that a transaction was killed.
+    ``interrupted`` is whether a transaction was killed.
     """
 
     packages: t.Mapping[str, Package]
@@ -271,9 +266,9 @@ class Packages:
         return policy.versions if policy else ()
 
     def versions(self, name: str) -> t.Tuple[str, ...]:
-        """Return every version that can be had, newest first, the installed one among them."""
-        offered, have = self.offered(name), self.installed(name)
-        return offered if have is None or have in offered else (*offered, have)
+        """Return every available version, newest first, with the installed one."""
+        offered, installed = self.offered(name), self.installed(name)
+        return offered if installed is None or installed in offered else (*offered, installed)
 
     def candidate(self, name: str) -> t.Optional[str]:
         """Return the version that the package manager would install."""
@@ -286,15 +281,15 @@ class Packages:
 
     @property
     def unfinished(self) -> bool:
-        """Return whether a transaction was stopped in the middle of any package."""
+        """Return whether a transaction was killed, or interrupted at any package."""
         return self.interrupted or any(package.broken for package in self.packages.values())
 
     def holds(
         self, desired: t.Collection[str], changed: t.Collection[str], ours: t.Iterable[str]
     ) -> t.List[Step]:
-        """Return the step that holds what is wanted, and nothing else of ``ours``, which we have held.
+        """Return the step that holds the desired packages, and releases others of ``ours``, which we have held.
 
-        A hold is set anew on what is ``changed``: apt drops that of what it brings to another version.
+        The hold of packages that are ``changed`` is set again: apt drops it with another version.
         """
         ours = {name for name in ours if self.held(name)}
         hold = sorted(name for name in desired if name in changed or not self.held(name))

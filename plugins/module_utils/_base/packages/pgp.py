@@ -1,10 +1,10 @@
 # Copyright (c) 2026, the gpu.node authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""OpenPGP public keys as a key file has them: a node need not have a program that tells their fingerprints.
+"""OpenPGP public keys in key files, without a program on the node that reads them.
 
-Package managers find keys in a file at places where another reader doesn't look. So a file has to
-be nothing but keys, and what a node gets is written from what was read, never the file itself.
+Package managers find keys in a file at places where another reader doesn't look. So a file has to consist of keys
+alone, and the node's file is written from the keys that were read, never copied.
 """
 
 from __future__ import annotations
@@ -43,7 +43,8 @@ def is_armoured(text: str) -> bool:
 def read(text: str, option: str) -> t.Tuple[PublicKey, ...]:
     """Return the keys of a key file, given as text with surrogate escapes. RFC 9580, 5.5.4.
 
-    InputError names the option where the file isn't made of public keys and of nothing else.
+    Raises:
+        InputError: if the file does not consist of public keys alone, with the option.
     """
     try:
         keys = _keys(text)
@@ -57,9 +58,13 @@ def _keys(text: str) -> t.List[PublicKey]:
     data = text.encode("utf-8", "surrogateescape")
     if len(data) > MAX_BYTES:
         raise ValueError(f"it has more than {MAX_BYTES} bytes")
-    public_keys: t.List[PublicKey] = []
     # No armour begins with such a byte, and every packet does.
-    for tag, packet, body in _packets(data if data[:1] >= b"\x80" else _dearmoured(text)):
+    if data[:1] < b"\x80":
+        if ARMOUR.sub("", text).strip():
+            raise ValueError(f"there is something outside of {BEGIN} and {END}")
+        data = b"".join(map(_decode, ARMOUR.findall(text)))
+    public_keys: t.List[PublicKey] = []
+    for tag, packet, body in _packets(data):
         if tag == PUBLIC_KEY:
             public_keys.append(PublicKey(_fingerprint(body), packet))
         elif tag in BELONGING and public_keys:
@@ -74,12 +79,12 @@ def _keys(text: str) -> t.List[PublicKey]:
 
 
 def binary(keys: t.Iterable[PublicKey]) -> str:
-    """Return keys as a binary key file has them, as text with surrogate escapes."""
+    """Return the text of a binary key file, with surrogate escapes."""
     return b"".join(key.packets for key in keys).decode("utf-8", "surrogateescape")
 
 
 def armoured(keys: t.Iterable[PublicKey]) -> str:
-    """Return keys in ASCII, each in armour of its own: older rpms look at the first key of one only."""
+    """Return keys in ASCII, each in armour of its own: older versions of rpm read only the first key of one."""
     text = ""
     for key in keys:
         lines = textwrap.wrap(base64.b64encode(key.packets).decode(), 64)
@@ -88,7 +93,7 @@ def armoured(keys: t.Iterable[PublicKey]) -> str:
 
 
 def _checksum(data: bytes) -> str:
-    """Return the checksum of armour, which older rpms insist on. RFC 4880, 6.1."""
+    """Return the checksum of armour, which older versions of rpm require. RFC 4880, 6.1."""
     crc = 0xB704CE
     for octet in data:
         crc ^= octet << 16
@@ -99,15 +104,8 @@ def _checksum(data: bytes) -> str:
     return base64.b64encode(crc.to_bytes(3, "big")).decode()
 
 
-def _dearmoured(text: str) -> bytes:
-    """Return what is inside of all armour; ValueError where anything is outside of it."""
-    if ARMOUR.sub("", text).strip():
-        raise ValueError(f"there is something outside of {BEGIN} and {END}")
-    return b"".join(map(_decode, ARMOUR.findall(text)))
-
-
 def _decode(block: str) -> bytes:
-    """Return what is inside of armour, which may begin with headers and end with a checksum."""
+    """Return the data inside of armour, which may begin with headers and end with a checksum."""
     lines = [line.strip() for line in block.strip().split("\n")]
     while lines and (HEADER.fullmatch(lines[0]) or not lines[0]):
         lines.pop(0)
@@ -122,7 +120,7 @@ def _decode(block: str) -> bytes:
 
 
 def _packets(data: bytes) -> t.Iterator[t.Tuple[int, bytes, bytes]]:
-    """Yield tag, the whole and the body of each packet; ValueError where the data ends too early."""
+    """Yield tag, whole and body of each packet."""
     at = 0
     while at < len(data):
         begin, head = at, data[at]

@@ -1,9 +1,9 @@
 # Copyright (c) 2026, the gpu.node authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""Repositories that have a name: what a user would otherwise have to look up for each system.
+"""Presets of repositories, which a user would otherwise have to look up for each system.
 
-Where a fact is from, and as of when, is in docs/driver/repositories.md.
+The source and the date of each fact are in docs/driver/repositories.md.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ Values = t.Mapping[str, t.Any]
 BOTH = ("x86_64", "aarch64")
 CUDA = "https://developer.download.nvidia.com/compute/cuda/repos"
 TOOLKIT = "https://nvidia.github.io/libnvidia-container"
-# By the name of the key's file, which is the end of its fingerprint. None: only that end is known here.
+# By the name of the key's file, which is the end of its fingerprint. None if only that end is known here.
 PINNED: t.Mapping[str, t.Optional[str]] = {
     "3bf863cc": "EB693B3035CD5710E231E123A4B469963BF863CC",
     "8793F200": "02182E60104FCDC26EAE1B8597A5D4CB8793F200",
@@ -55,16 +55,16 @@ SUSE = {
     ("opensuse-leap", "15"): "opensuse15",
     ("opensuse-leap", "16"): "suse16",
 }
-# arm64 here is a server with firmware of the kind that is called SBSA; Jetson boards have folders of their own.
+# arm64 here is a server with SBSA firmware; Jetson boards have folders of their own.
 CUDA_MACHINES = {"x86_64": "x86_64", "aarch64": "sbsa"}
 DEBIAN_MACHINES = {"x86_64": "amd64", "aarch64": "arm64"}
 TOOLKIT_KEY = "C95B321B61E88C1809C4F759DDCAE044F796ECB0"
 
 
 class System(t.NamedTuple):
-    """What decides about a repository: ID and VERSION_ID of os-release, what uname calls the machine, the family.
+    """The system of a node: ID and VERSION_ID of os-release, the machine by uname, and the family.
 
-    ``title`` is what messages call it.
+    ``title`` is its name in messages.
     """
 
     id: str
@@ -75,7 +75,7 @@ class System(t.NamedTuple):
 
 
 class Preset(t.NamedTuple):
-    """What a preset knows for a system, relative to ``base_url``: the repository and its key."""
+    """The repository of a preset for a system, and its key, relative to ``base_url``."""
 
     base_url: str
     folder: str
@@ -98,7 +98,7 @@ def _driver(system: System) -> Preset:
 
 
 def cuda_folder(system: System) -> str:
-    """Return what NVIDIA would call the folder of a system's release."""
+    """Return the name of the folder of a system's release in NVIDIA's repository."""
     major = system.version.split(".")[0]
     known = BY_ID.get(system.id)
     if known and known.folder:
@@ -131,9 +131,10 @@ TOOLKIT_PRESETS: Presets = {
 
 
 def expand(values: Values, presets: Presets, system: t.Callable[[], System]) -> Values:
-    """Return what the user says of a repository, with what the preset that is named there knows.
+    """Return the options of a repository with the values of its preset, which the user's own override.
 
-    What the user says beside it takes precedence. InputError names the key that cannot be meant.
+    Raises:
+        InputError: if an option is invalid, with its key.
     """
     name, base_url = values.get("preset"), values.get("base_url")
     if name is None:

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, the gpu.node authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""A repository of packages that the user names: the files that make a node know it, and the step to them."""
+"""A repository of packages that the user names: its files, and the step that writes them."""
 
 from __future__ import annotations
 
@@ -20,19 +20,25 @@ WORD = re.compile(r"[A-Za-z0-9][A-Za-z0-9._+-]*")
 FINGERPRINT = re.compile(r"[0-9A-F]{40}|[0-9A-F]{64}")
 OWN_KEYS = "/etc/apt/keyrings/gpu-node-"
 RPM_FAMILIES = ("rhel", "suse")
-# The steps that decide what the package manager knows.
+# The steps that change the package manager's lists.
 BEFORE = frozenset({"repair", "repository", "sources", "refresh"})
 ADDRESS = "an address with http, https or file, without a password in it"
 
 
 @dataclasses.dataclass(frozen=True)
 class Repository:
-    """What the user says of it.
+    """The user's options of a repository.
 
-    ``suite`` ends in a slash where it is the path of a flat apt repository. ``key`` is a key's text, its
-    path on the node, or its address; ``key_fingerprints`` are those of all primary keys in it, in capitals.
-    dnf and zypper check the signatures of packages, of the repository's lists, or of both. Lists that
-    are not signed come over http only with ``plain_http``. ``named`` is the user's word for the address.
+    Attributes:
+        url: Its address.
+        key: The key's text, its path on the node, or its address.
+        suite: The suite, or, with a slash at its end, the path of a flat apt repository.
+        components: The components of the suite.
+        key_fingerprints: Those of all primary keys in the key, in capitals.
+        signed_metadata: Whether dnf and zypper check the signatures of its lists.
+        signed_packages: Whether they check the signatures of packages.
+        plain_http: Whether lists that are not signed may come over http.
+        named: The option that has the address.
     """
 
     url: str
@@ -47,22 +53,29 @@ class Repository:
 
     @property
     def key_path(self) -> str:
-        """Return the path of the key on the node, empty where its text or address is given."""
+        """Return the path of the key on the node, empty if it is a text or an address."""
         return self.key if self.key.startswith("/") else ""
 
     @property
     def key_url(self) -> str:
-        """Return the address of the key, empty where its text or path is given."""
+        """Return the address of the key, empty if it is a text or a path."""
         return self.key if URL.fullmatch(self.key) else ""
 
 
 class Place(t.NamedTuple):
-    """The files of one repository, by what they are called.
+    """The paths of the files of a repository.
 
-    ``title`` is for people, ``header`` the first line. ``preferred`` are the packages, as apt's patterns, that are
-    taken from it before all others; of the rest the distribution's own win. ``sources``, ``preferences`` and
-    ``apt_keys`` are apt's, the latter two where they were written before and where they are; ``rpm_key`` is rpm's, and
-    ``rpm_repositories`` are by family. Of two preferences for a package, apt follows the first: ours sort last.
+    Attributes:
+        name: The name in the paths.
+        title: The repository's name for people.
+        header: The first line of the files.
+        preferred: Packages, as apt's patterns, that are preferred from it; of others the distribution's own win.
+        sources: apt's entry.
+        all_preferences: apt's preferences, at the earlier and at the present path. Of two preferences for a package,
+            apt follows the first: ours sort last.
+        apt_keys: apt's key, at the earlier and at the present path.
+        rpm_key: rpm's key.
+        rpm_repositories: The files for dnf and zypper, by family.
     """
 
     name: str
@@ -77,7 +90,7 @@ class Place(t.NamedTuple):
 
     @classmethod
     def of(cls, name: str, title: str, module: str, preferred: str = "") -> Place:
-        """Return the place of what a module writes."""
+        """Return the paths of the files that a module writes."""
         key = f"/etc/apt/keyrings/{name}"
         return cls(
             *(name, title, f"# Written by {module}.\n", preferred),
@@ -90,25 +103,25 @@ class Place(t.NamedTuple):
 
     @property
     def preferences(self) -> str:
-        """Return where apt's preferences are."""
+        """Return the path of apt's preferences."""
         return self.all_preferences[1]
 
     @property
     def paths(self) -> t.Tuple[str, ...]:
-        """Return all files that may be there."""
-        places = (self.sources, *self.apt_keys, self.rpm_key, *self.rpm_repositories.values())
-        return (*places, *self.all_preferences) if self.preferred else places
+        """Return the paths of all files that may be there."""
+        paths = (self.sources, *self.apt_keys, self.rpm_key, *self.rpm_repositories.values())
+        return (*paths, *self.all_preferences) if self.preferred else paths
 
     def key(self, family: str) -> str:
-        """Return where a family has the key."""
+        """Return the path of the key in a family."""
         return self.rpm_key if family in RPM_FAMILIES else self.apt_keys[1]
 
 
 class Known(t.NamedTuple):
-    """What a node has of a repository.
+    """The files of a repository on a node.
 
-    ``files`` are ours by their paths, ``key`` is the text of a key that is a file of the node,
-    ``trusted`` are rpm's keys.
+    ``files`` are our texts by path, ``key`` is the text of a key that is a file of the node, and ``trusted`` are rpm's
+    keys.
     """
 
     files: t.Mapping[str, str] = {}
@@ -117,7 +130,7 @@ class Known(t.NamedTuple):
 
 
 class Fetch(t.NamedTuple):
-    """A key that is to be fetched: where from, for which family, where to, and the keys that rpm believes."""
+    """A key to fetch: the repository that has its address, the family, its path on the node, and rpm's keys."""
 
     repository: Repository
     family: str
@@ -132,10 +145,10 @@ def step(
     known: Known,
     sources: t.Iterable[Source],
 ) -> t.Optional[Step]:
-    """Return the step, None where the node has the files that are wanted and no others of ours.
+    """Return the step that writes a repository's files, or removes them, None if there is nothing to do.
 
-    A repository that another file of apt's has is used as it is there: two entries for one address must agree in their
-    key, or apt stops working.
+    If another file of apt has the repository, its entry is used: two entries for one address must agree in their key,
+    or apt stops working.
     """
     if repository is None:
         stale = tuple(sorted(known.files))
@@ -166,7 +179,7 @@ def step(
 
 
 def followed(first: Plan, later: Plan) -> Plan:
-    """Return a plan whose first steps make sources known, and of which another one tells what comes then."""
+    """Return a plan with the steps of the first that make sources known, and those of a later one after them."""
     before = [step for step in first.steps if step.action in BEFORE]
     actions = {step.action for step in before}
     further = (step for step in later.steps if step.action not in actions)
@@ -174,7 +187,7 @@ def followed(first: Plan, later: Plan) -> Plan:
 
 
 def _keys(repository: Repository, known: Known, path: str) -> t.Tuple[PublicKey, ...]:
-    """Return the keys, none where they are to be fetched: what the node has of an address is not fetched again."""
+    """Return the keys, none if they have to be fetched: the key of an address is not fetched again."""
     if not repository.key_url:
         return check_key(repository, known.key if repository.key_path else repository.key)
     try:
@@ -184,21 +197,22 @@ def _keys(repository: Repository, known: Known, path: str) -> t.Tuple[PublicKey,
 
 
 def fetched(fetch: Fetch, text: str) -> t.Tuple[t.Dict[str, str], t.Tuple[str, ...]]:
-    """Return the key's file by its path, and the fingerprints that rpm is to be taught.
+    """Return the key's file by its path, and the fingerprints that rpm has to trust.
 
-    NodeError where the key is another than the one that is pinned.
+    Raises:
+        NodeError: if the key is another than the pinned one.
     """
     repository = fetch.repository
     try:
         keys = read(text, "key")
         fingerprints = ", ".join(key.fingerprint for key in keys)
-        why = f"it is {fingerprints}, and {' or '.join(repository.key_fingerprints)} is pinned"
+        cause = f"it is {fingerprints}, and {' or '.join(repository.key_fingerprints)} is pinned"
     except InputError as error:
-        keys, why = (), error.cause
+        keys, cause = (), error.cause
     if not keys or {key.fingerprint for key in keys} - set(repository.key_fingerprints):
         raise NodeError(
             f"the key at {repository.key_url} is not the one that is pinned, and nothing was changed",
-            cause=why,
+            cause=cause,
             hint="find out who has changed it; where its publisher says that it is another one now, name that in "
             "key_fingerprints",
         )
@@ -209,13 +223,13 @@ def fetched(fetch: Fetch, text: str) -> t.Tuple[t.Dict[str, str], t.Tuple[str, .
 def untrusted(
     keys: t.Iterable[PublicKey], family: str, trusted: t.Iterable[str]
 ) -> t.Tuple[str, ...]:
-    """Return the fingerprints that rpm is to be taught."""
+    """Return the fingerprints that rpm has to trust, and does not yet."""
     marks = [key.fingerprint for key in keys if family in RPM_FAMILIES]
     return tuple(mark for mark in marks if not is_trusted(mark, tuple(trusted)))
 
 
 def _check_entries(repository: Repository, entries: t.Collection[Source]) -> None:
-    """Refuse to use an entry that apt verifies by no key, or that another role has written and may remove."""
+    """Refuse to use an entry that apt does not verify, or that another role has written and may remove."""
     roles = [source.signed_by for source in entries if source.signed_by.startswith(OWN_KEYS)]
     if roles:
         raise NodeError(
@@ -233,12 +247,12 @@ def _check_entries(repository: Repository, entries: t.Collection[Source]) -> Non
 
 
 def is_elsewhere(repository: Repository, place: Place, sources: t.Iterable[Source]) -> bool:
-    """Return whether another file of apt's than ours has the repository."""
+    """Return whether another file of apt has the repository."""
     return bool(_entries(repository, place, sources))
 
 
 def _entries(repository: Repository, place: Place, sources: t.Iterable[Source]) -> t.List[Source]:
-    """Return the entries of others for the repository."""
+    """Return the entries of other files for the repository."""
     return [
         source
         for source in sources
@@ -249,18 +263,20 @@ def _entries(repository: Repository, place: Place, sources: t.Iterable[Source]) 
 
 
 def _alike(url: str, other_url: str) -> bool:
-    """Return whether two addresses can be the same: apt puts the machine in the place of $(ARCH)."""
+    """Return whether two addresses can be the same: apt replaces $(ARCH) by the architecture."""
     pattern = re.escape(url.rstrip("/")).replace(re.escape("$(ARCH)"), "[^/]+")
     return re.fullmatch(pattern, other_url.rstrip("/")) is not None
 
 
 def parse(values: t.Mapping[str, t.Any]) -> Repository:
-    """Return the repository; InputError names the key that cannot be meant."""
+    """Return the repository.
+
+    Raises:
+        InputError: if an option is invalid, with its key.
+    """
     url, suite, key = values.get("url") or "", values["suite"], values.get("key") or ""
     components = tuple(values["components"])
-    pinned = tuple(
-        key_fingerprint.replace(" ", "").upper() for key_fingerprint in values["key_fingerprints"]
-    )
+    pinned = tuple(text.replace(" ", "").upper() for text in values["key_fingerprints"])
     metadata, packages = bool(values["signed_metadata"]), values.get("signed_packages") is not False
     path = [part for part in suite.split("/") if part not in ("", ".")]
     as_text = "an ASCII-armoured public key, its path on the node, or its address"
@@ -294,31 +310,30 @@ def parse(values: t.Mapping[str, t.Any]) -> Repository:
     for good, name, value, expected in checks:
         if not good:
             raise InputError.of(f"repository.{name}", value, expected)
-    plain, word = values.get("plain_http", False), values.get("named", "url")
-    return Repository(url, key, suite, components, pinned, metadata, packages, plain, word)
+    plain, named = values.get("plain_http", False), values.get("named", "url")
+    return Repository(url, key, suite, components, pinned, metadata, packages, plain, named)
 
 
 def check_key(repository: Repository, text: t.Optional[str]) -> t.Tuple[PublicKey, ...]:
-    """Return the keys in the key's text; InputError where it is not the key that is meant."""
+    """Return the keys in the key's text.
+
+    Raises:
+        InputError: if there is no text, or it has other keys than the pinned ones.
+    """
     if text is None:
         raise InputError.of("repository.key", repository.key, "a file that is there on the node")
-    result = read(text, "repository.key")
-    strangers = sorted(
-        {public_key.fingerprint for public_key in result} - set(repository.key_fingerprints)
-    )
-    if repository.key_fingerprints and strangers:
-        raise InputError.of(
-            "repository.key_fingerprints",
-            list(repository.key_fingerprints),
-            f"those of all keys in the file, which has {', '.join(strangers)} too",
-        )
-    return result
+    keys, pinned = read(text, "repository.key"), repository.key_fingerprints
+    strangers = sorted({key.fingerprint for key in keys} - set(pinned))
+    if pinned and strangers:
+        expected = f"those of all keys in the file, which has {', '.join(strangers)} too"
+        raise InputError.of("repository.key_fingerprints", list(pinned), expected)
+    return keys
 
 
 def files(
     repository: Repository, place: Place, family: str, keys: t.Sequence[PublicKey]
 ) -> t.Dict[str, str]:
-    """Return the files that make a node of a family know the repository, by their paths; without keys, the others."""
+    """Return the texts of a repository's files for a family, by their paths; without keys, those of the others."""
     path = place.key(family)
     texts_by_path = {path: key_text(keys, family)} if keys else {}
     if family in RPM_FAMILIES:
@@ -335,21 +350,20 @@ def key_text(keys: t.Sequence[PublicKey], family: str) -> str:
 
 
 def _preferences(repository: Repository, place: Place) -> t.Dict[str, str]:
-    """Return the file of preferences by its path, none where the place has none."""
-    return {place.preferences: _pins(repository, place)} if place.preferred else {}
-
-
-def _pins(repository: Repository, place: Place) -> str:
+    """Return the file of preferences by its path, none if no packages are preferred."""
+    if not place.preferred:
+        return {}
     match = URL.match(repository.url)
     host = match[1] if match else ""
     origin = f'Pin: origin "{host}"'
     pins = f"{place.header}Package: {place.preferred}\n{origin}\nPin-Priority: 600\n"
-    # A repository without a host cannot be told from others on the node's own disk.
-    return pins + (f"\nPackage: *\n{origin}\nPin-Priority: 400\n" if host else "")
+    # Repositories without a host, on the node's own disk, can't be distinguished.
+    pins += f"\nPackage: *\n{origin}\nPin-Priority: 400\n" if host else ""
+    return {place.preferences: pins}
 
 
 def _check_transport(repository: Repository) -> None:
-    """Refuse lists that anybody on the way can exchange for old ones: their packages are signed too."""
+    """Refuse lists that anyone on the network path can replace by old ones, whose packages are signed too."""
     private = not repository.url.startswith("http:")
     if not (private or repository.signed_metadata or repository.plain_http):
         raise InputError.of(
@@ -378,12 +392,12 @@ def _repo(repository: Repository, place: Place, family: str) -> str:
 
 
 def texts(files_by_path: t.Mapping[str, str], place: Place) -> t.Dict[str, str]:
-    """Return the files for a user, to whom a key says nothing."""
+    """Return the texts of files for the diff, without those of keys."""
     keys = (*place.apt_keys, place.rpm_key)
     return {path: "a key" if path in keys else text for path, text in sorted(files_by_path.items())}
 
 
 def is_trusted(fingerprint: str, trusted: t.Iterable[str]) -> bool:
-    """Return whether rpm has a key: older ones call it by the last digits of its fingerprint."""
+    """Return whether rpm has a key; older versions name it by the last digits of its fingerprint."""
     versions = (version.split("-")[0].upper() for version in trusted)
     return any(version and fingerprint.endswith(version) for version in versions)

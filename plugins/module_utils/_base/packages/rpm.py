@@ -1,7 +1,7 @@
 # Copyright (c) 2026, the gpu.node authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""What rpm and dnf print, as the same values as apt's."""
+"""The output of rpm and dnf, as the same values as apt's."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ SECTIONS = {
     "Removing": "removed",
     **dict.fromkeys(("Upgrading", "Downgrading", "Reinstalling"), "changed"),
 }
-# How dnf 4 and dnf 5 end where a repository does not answer, or has no address.
+# The last error of dnf 4 and dnf 5 if a repository does not answer, or has no address.
 UNANSWERED = re.compile(
     r"^(?:Error: )?\s*((?:Failed to download metadata|Cannot find a valid baseurl|No valid source)\b.*?"
     r"\b(?:repo|repository):? [\"']?([^\"'\s]+?)[\"']?(?:: .*)?)$",
@@ -43,15 +43,15 @@ def _rows(text: str) -> t.Iterator[t.Tuple[str, str, str]]:
 
 
 def parse_packages(text: str, locked: t.Collection[str]) -> t.Dict[str, Package]:
-    """Parse what rpm prints in RPM_FORMAT; several of one name count as the newest.
+    """Parse rpm's output in RPM_FORMAT; of several packages of one name the newest counts.
 
-    Parts of the driver that are there twice were left so by a transaction that was killed.
+    Parts of the driver that are there twice were left by a transaction that was killed.
     """
     packages: t.Dict[str, Package] = {}
     twice = {name for name, _versions in doubles(text)}
     for name, _machine, version in _rows(text):
-        have = packages.get(name)
-        if have is None or version_key(version) > version_key(have.version):
+        known = packages.get(name)
+        if known is None or version_key(version) > version_key(known.version):
             state = State.TWICE if name in twice else State.INSTALLED
             packages[name] = Package(version, "", state, held=name in locked)
     for name in locked:
@@ -65,7 +65,7 @@ def names(text: str) -> t.FrozenSet[str]:
 
 
 def several(text: str) -> t.FrozenSet[str]:
-    """Return the names that are there in several versions."""
+    """Return the names of packages that are installed in several versions."""
     counts = Counter(name for name, _machine, _version in _rows(text))
     return frozenset(name for name, count in counts.items() if count > 1)
 
@@ -84,7 +84,7 @@ def doubles(text: str) -> t.List[t.Tuple[str, t.List[str]]]:
 
 
 def parse_repoquery(text: str, names: t.Collection[str]) -> t.Dict[str, Policy]:
-    """Parse what dnf prints in DNF_FORMAT; a name may also be one with version and architecture."""
+    """Parse dnf's output in DNF_FORMAT; names may have version and architecture."""
     versions: t.Dict[str, t.Set[str]] = {}
     for name, machine, version in _rows(text):
         for key in (name, f"{name}-{version.split(':')[-1]}.{machine}"):
@@ -94,7 +94,7 @@ def parse_repoquery(text: str, names: t.Collection[str]) -> t.Dict[str, Policy]:
 
 
 def ordered(offered: t.Mapping[str, t.Collection[str]]) -> t.Dict[str, Policy]:
-    """Return the versions of packages, newest first, as what the sources offer."""
+    """Return the policies of packages by their offered versions, which are sorted, newest first."""
     newest = {
         name: sorted(versions, key=version_key, reverse=True) for name, versions in offered.items()
     }
@@ -102,18 +102,18 @@ def ordered(offered: t.Mapping[str, t.Collection[str]]) -> t.Dict[str, Policy]:
 
 
 def parse_enabled(text: str) -> str:
-    """Return the stream in dnf's file of a module, empty where it is not enabled."""
+    """Return the stream in dnf's file of a module, empty if it is not enabled."""
     values = dict(line.split("=", 1) for line in text.split("\n") if "=" in line)
     return values.get("stream", "") if values.get("state") == "enabled" else ""
 
 
 def is_disabled(text: str) -> bool:
-    """Return whether dnf's file of a module says that it is disabled."""
+    """Return whether a module is disabled by dnf's file of it."""
     return re.search(r"^state *= *disabled$", text, re.M) is not None
 
 
 def parse_info(text: str) -> t.Dict[str, t.Tuple[t.Tuple[str, str, str], ...]]:
-    """Return the packages of each stream by what ``dnf module info`` says, which has a paragraph for each build."""
+    """Return the packages of each stream from ``dnf module info``, which has a paragraph for each build."""
     result: t.Dict[str, t.Tuple[t.Tuple[str, str, str], ...]] = {}
     for paragraph in re.split(r"\n\s*\n", text):
         stream = re.search(r"^Stream +: (\S+)", paragraph, flags=re.M)
@@ -134,7 +134,7 @@ def parse_dnf_locks(text: str) -> t.FrozenSet[str]:
 
 
 def parse_dnf5_locks(text: str) -> t.FrozenSet[str]:
-    """Return the packages that dnf 5 keeps at one version, by its file, which has a block for each."""
+    """Return the packages that dnf 5 keeps at one version, from its file, which has a block for each."""
     blocks = re.split(r"^\[\[packages\]\]$", text, flags=re.M)[1:]
     exact = (block for block in blocks if re.search(r'^comparator *= *"=+"', block, flags=re.M))
     names_by_block = (re.findall(r'^name *= *"(.*)"', block, re.M) for block in exact)
@@ -142,14 +142,14 @@ def parse_dnf5_locks(text: str) -> t.FrozenSet[str]:
 
 
 def writer(locks: str, files: t.Collection[str]) -> str:
-    """Return the process that writes one of the files, given by inode, by what /proc/locks says; empty for none."""
+    """Return the process that has locked one of the files, given by inode, in /proc/locks; empty for none."""
     rows = (line.split() for line in locks.split("\n"))
-    held = (row for row in rows if len(row) == 8 and row[3] == "WRITE")
-    return next((row[4] for row in held if row[5].rsplit(":", 1)[-1] in files), "")
+    writes = (row for row in rows if len(row) == 8 and row[3] == "WRITE")
+    return next((row[4] for row in writes if row[5].rsplit(":", 1)[-1] in files), "")
 
 
 def parse_dnf_transaction(text: str) -> Simulation:
-    """Parse the table of a transaction that dnf was not let carry out."""
+    """Parse the table of a transaction that dnf has not carried out."""
     changes, section = [], ""
     for line in text.split("\n"):
         if line.endswith(":") and line[:1] not in ("", " "):
@@ -164,7 +164,7 @@ def parse_dnf_transaction(text: str) -> Simulation:
 
 def parse_repositories(text: str) -> t.Dict[str, t.Dict[str, str]]:
     """Return the repositories in a file of dnf's or zypper's, each with its options."""
-    import configparser  # for previews alone: what a look loads is compiled on the node each time
+    import configparser  # for previews alone: imports are compiled on the node each time
 
     parser = configparser.ConfigParser(
         strict=False, interpolation=None, delimiters=("=",), comment_prefixes=("#",)
@@ -180,27 +180,22 @@ def parse_unanswered(text: str) -> t.Tuple[str, str]:
 
 
 def parse_dnf_versions(text: str) -> t.Dict[str, str]:
-    """Return what a transaction's table installs, each package with its version, without epoch."""
-    expected, changes = {}, ""
+    """Return the packages that a transaction's table installs, with their versions without epoch."""
+    expected, section = {}, ""
     for line in text.split("\n"):
-        if line.endswith(":") and line[:1] not in ("", " "):
-            changes = SECTIONS.get(line[:-1].split(" ")[0], "")
-        elif not line.strip():
-            changes = ""
         # A name that is too long for its column has a line of its own.
-        elif changes in ("new", "changed"):
-            expected.update(_row(line))
+        match = re.match(r"^ (\S+) +(\S+) +(\S+) +\S", line)
+        if line.endswith(":") and line[:1] not in ("", " "):
+            section = SECTIONS.get(line[:-1].split(" ")[0], "")
+        elif not line.strip():
+            section = ""
+        elif match and section in ("new", "changed"):
+            expected[match[1]] = match[3].split(":")[-1]
     return expected
 
 
-def _row(line: str) -> t.Dict[str, str]:
-    """Return name and version in a row of a transaction's table."""
-    match = re.match(r"^ (\S+) +(\S+) +(\S+) +\S", line)
-    return {match[1]: match[3].split(":")[-1]} if match else {}
-
-
 def has(simulation: Simulation, package: str) -> bool:
-    """Return whether a transaction brings a package, which may be named with its version."""
+    """Return whether a transaction installs a package, whose name may have a version."""
     names = (*simulation.new, *simulation.changed)
     return any(
         package == name or re.fullmatch(rf"{re.escape(name)}-\d.*", package) for name in names
@@ -208,7 +203,7 @@ def has(simulation: Simulation, package: str) -> bool:
 
 
 def parse_needs(text: str) -> t.List[t.Tuple[str, str]]:
-    """Return what ``rpm --erase --test`` says is needed, and the package that needs it."""
+    """Return the needed capabilities in ``rpm --erase --test``, each with the package that needs it."""
     rows = re.findall(r"^\s*(.+?) is needed by (?:\(installed\) )?(\S+)$", text, flags=re.M)
     # The user is name-version-release.architecture.
     return [
@@ -234,13 +229,13 @@ def _capabilities(needed: str) -> t.List[str]:
 
 
 def version_key(version: str) -> t.Tuple[t.Any, ...]:
-    """Return what sorts versions, epoch:version-release, as rpm does."""
+    """Return a key that sorts versions, epoch:version-release, as rpm does."""
     epoch, _colon, evr = version.rpartition(":")
     return tuple(map(_parts, (epoch or "0", *evr.partition("-")[::2])))
 
 
 def _parts(text: str) -> t.List[t.Tuple[t.Any, ...]]:
-    """Rank the parts: a tilde is older than the end, and digits are newer than letters."""
+    """Return the ranks of a version's parts: a tilde is older than the end, and digits are newer than letters."""
     ranks = {"~": (0,), "^": (2,)}
     tokens = re.findall(r"\d+|[A-Za-z]+|~|\^", text)
     return [

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, the gpu.node authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""What zypper prints, its locks and its configuration."""
+"""The output of zypper, its locks and its configuration."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from ..errors import NodeError
 from .package import Policy, Simulation
 from .rpm import ordered
 
-# What `zypper addlock NAME` writes, and a comment that it may be given.
+# The fields that `zypper addlock NAME` writes, besides the name and a comment.
 PLAIN = {"type": "package", "match_type": "glob", "case_sensitive": "on"}
 SOLVABLES = {"to-install": "new", "to-remove": "removed"}
 WILDCARD = re.compile(r"[*?\[]")
@@ -23,7 +23,7 @@ WILDCARD = re.compile(r"[*?\[]")
 IN_THE_WAY = re.compile(r"remove lock to allow \w+ of (\S+)-[^-\s]+-[^-\s]+\.\w+")
 SKIPPED = re.compile(r"Skipping repository '(.+)' because of the above error")
 NOT_REFRESHED = "Some of the repositories have not been refreshed"
-# What libzypp's history has beside the reason: zypp-media/mediaexception.cc, RepoManager.cc.
+# Entries of libzypp's history that are no reason: zypp-media/mediaexception.cc, RepoManager.cc.
 NO_REASON = re.compile(r"ABORT request|Unknown error reading|\[\|\] Error trying to read")
 REPOSITORY = re.compile(r"^\[([^|\]]+)\|.*", re.M)
 TOOK = re.compile(r" after \d+ ms(?=:)")
@@ -38,27 +38,27 @@ class Lock(t.NamedTuple):
 
     @property
     def pattern(self) -> str:
-        """Return the name or pattern that it is about."""
+        """Return the name or pattern of the packages."""
         return self.fields.get("solvable_name", "")
 
     @property
     def is_simple(self) -> bool:
-        """Return whether it is about names only, in whatever version and repository."""
+        """Return whether it locks packages by name only, in any version and repository."""
         further = {key: value for key, value in self.fields.items() if key != "comment"}
         return {**PLAIN, "solvable_name": self.pattern} == further
 
     @property
     def name(self) -> str:
-        """Return the one package that it locks in every version, empty where it is another kind of lock."""
+        """Return the package that it locks in every version, empty for another kind of lock."""
         return self.pattern if self.is_simple and not WILDCARD.search(self.pattern) else ""
 
     def fits(self, package: str) -> bool:
-        """Return whether it may be about a package."""
+        """Return whether it may lock a package."""
         return fnmatch.fnmatchcase(package, self.pattern)
 
     @property
     def arguments(self) -> t.List[str]:
-        """Return what zypper removelock is told of it."""
+        """Return the arguments of zypper removelock for it."""
         repository = self.fields.get("repo", "")
         version = self.fields.get("version", "")
         name = f"{self.pattern} {version}" if version else self.pattern
@@ -67,22 +67,19 @@ class Lock(t.NamedTuple):
 
 def parse_locks(text: str) -> t.List[Lock]:
     """Parse zypper's file of locks."""
-    blocks = [block for block in re.split(r"\n\s*\n", text) if block.strip()]
-    return [Lock(_fields(block), block) for block in blocks]
-
-
-def _fields(block: str) -> t.Dict[str, str]:
-    rows = [line.partition(":") for line in block.split("\n") if ":" in line]
-    return {key.strip(): value.strip() for key, _colon, value in rows}
+    locks = []
+    for block in filter(str.strip, re.split(r"\n\s*\n", text)):
+        rows = [line.partition(":") for line in block.split("\n") if ":" in line]
+        locks.append(Lock({key.strip(): value.strip() for key, _colon, value in rows}, block))
+    return locks
 
 
 def locked(text: str, installed: t.Collection[str]) -> t.FrozenSet[str]:
-    """Return the packages that are locked in every version: by their name, or installed and by a pattern."""
-    locks = [simple for simple in parse_locks(text) if simple.is_simple]
-    names = {simple.name for simple in locks} - {""}
-    return frozenset(
-        names | {simple for simple in installed if any(lock.fits(simple) for lock in locks)}
-    )
+    """Return the packages that are locked in every version: by name, or, if installed, by a pattern."""
+    locks = [lock for lock in parse_locks(text) if lock.is_simple]
+    names = {lock.name for lock in locks} - {""}
+    names.update(name for name in installed if any(lock.fits(name) for lock in locks))
+    return frozenset(names)
 
 
 def without(text: str, names: t.Collection[str]) -> str:
@@ -91,7 +88,7 @@ def without(text: str, names: t.Collection[str]) -> str:
 
 
 def in_the_way(text: str, refusal: str, ours: t.Collection[str]) -> t.List[Lock]:
-    """Return the locks that zypper's words are about, but for those of ours."""
+    """Return the locks of packages in a refusal of zypper, without ours."""
     named = set(IN_THE_WAY.findall(refusal))
     foreign = [lock for lock in parse_locks(text) if lock.name not in ours]
     return [lock for lock in foreign if any(lock.fits(name) for name in named)]
@@ -101,7 +98,10 @@ def configuration(files: t.Mapping[str, str], locks: str) -> str:
     """Return one configuration of the files that zypper reads, by their paths, with another file of locks.
 
     ``files`` are the vendor's and the system's; later ones override earlier ones, and the system's those of the
-    vendor with the same name. NodeError names a file that cannot be read.
+    vendor with the same name.
+
+    Raises:
+        NodeError: if a file can't be read, with its path.
     """
     chosen: t.Dict[str, str] = {}
     for path in sorted(files, key=lambda file: file.startswith("/etc/")):
@@ -117,7 +117,7 @@ def configuration(files: t.Mapping[str, str], locks: str) -> str:
                 hint="fix what it says, then run again",
             ) from error
     parser.read_string(f"[main]\nlocksfile.path = {locks}\n")
-    # Each key once: of several, one libzypp takes the first and another the last.
+    # Each key once: of several, some versions of libzypp use the first and others the last.
     lines = []
     for section in parser.sections():
         lines += [f"[{section}]", *(f"{key} = {value}" for key, value in parser.items(section))]
@@ -137,7 +137,7 @@ def _parser() -> configparser.ConfigParser:
 
 
 def disabled(texts: t.Iterable[str]) -> t.List[str]:
-    """Return the repositories that are off, by the texts of their files."""
+    """Return the aliases of disabled repositories, from the texts of their files."""
     aliases = []
     for text in texts:
         for section in re.split(r"^\[", text, flags=re.M)[1:]:
@@ -174,13 +174,13 @@ def parse_summary(text: str) -> Simulation:
 
 
 def messages(text: str) -> str:
-    """Return what zypper says is wrong, each line once, of an answer in XML; any other text as it is."""
+    """Return the problems in an answer of zypper in XML, each line once; any other text as it is."""
     try:
         root = ET.fromstring(text)
     except ET.ParseError:
         return text
     every = list(root.iter("message"))
-    # What is said of repositories that could not be read is told in short, after the rest.
+    # Messages about repositories that could not be read are replaced by short ones, at the end.
     texts = [message.text or "" for message in every]
     last = max((index for index, text in enumerate(texts) if SKIPPED.search(text)), default=-1)
     every = [message for message in every[last + 1 :] if NOT_REFRESHED not in (message.text or "")]
@@ -196,10 +196,9 @@ def messages(text: str) -> str:
 
 
 def failed_scripts(text: str) -> t.List[str]:
-    """Return what rpm says of scripts that have failed; the packages may be installed all the same."""
-    return list(
-        dict.fromkeys(re.findall(r"^(?:error|warning): .*script(?:let)? failed.*", text, re.M))
-    )
+    """Return rpm's messages about scripts that have failed, although the packages may be installed."""
+    lines = re.findall(r"^(?:error|warning): .*script(?:let)? failed.*", text, re.M)
+    return list(dict.fromkeys(lines))
 
 
 class Skipped(t.NamedTuple):
@@ -223,7 +222,7 @@ class Skipped(t.NamedTuple):
 
 
 def skipped(answer: str) -> t.List[Skipped]:
-    """Return the repositories that an answer in XML was given without."""
+    """Return the repositories that were skipped for an answer in XML."""
     try:
         root = ET.fromstring(answer)
     except ET.ParseError:
@@ -234,9 +233,8 @@ def skipped(answer: str) -> t.List[Skipped]:
         match = SKIPPED.search(text)
         if match:
             subject = REPOSITORY.search(errors)
-            reason = "; ".join(
-                dict.fromkeys(filter(None, (subject and subject[0], _reason(errors))))
-            )
+            sentences = filter(None, (subject and subject[0], _reason(errors)))
+            reason = "; ".join(dict.fromkeys(sentences))
             result.append(Skipped(match[1], subject[1] if subject else "", reason or text))
             errors = ""
         elif message.get("type") == "error":

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, the gpu.node authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""The services that come with the driver; here, since the device plugin knows them and nothing else of the driver."""
+"""The services of the driver, which the device plugin knows too."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, the gpu.node authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""The unit that applies a MIG layout at boot, as those know it who start after it."""
+"""The unit that applies a MIG layout at boot, for the units that start after it."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, the gpu.node authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""The files of gpu.node.settings, and of which GPUs its rules decide on persistence mode."""
+"""The files of gpu.node.settings, and the GPUs whose persistence mode its rules decide."""
 
 from __future__ import annotations
 
@@ -24,7 +24,11 @@ class Persistence(t.NamedTuple):
 
 
 def persistence(config: t.Optional[str], record: t.Optional[str]) -> Persistence:
-    """Return what the texts of the two files say of persistence mode.
+    """Return what gpu.node.settings decides about persistence mode.
+
+    Args:
+        config: The text of the rules, None if there are none.
+        record: The text of the record, None if there is none.
 
     Raises:
         NodeError: if one of them can't be read.

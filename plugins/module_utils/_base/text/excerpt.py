@@ -1,7 +1,7 @@
 # Copyright (c) 2026, the gpu.node authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""A long text that arrives in pieces, such as a log: its beginning and its end, with credentials masked."""
+"""The beginning and the end of a long text that arrives in pieces, such as a log, with credentials masked."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ LONGEST_LINE = 1 << 16
 
 
 class Excerpt:
-    """Hands on the lines of a text, each masked by itself: a quote that one leaves open hides nothing of the next.
+    """Writes the lines of a text, each masked by itself: a quote that one leaves open hides nothing of the next.
 
     Private keys are the exception: whether a line belongs to one depends on the lines before it and on the next.
 
-    Of a text of more than ``most`` bytes, what is left out is in its middle. What is cut off a line of more than
-    ``LONGEST_LINE`` is left out as well: where a credential in it ends would not be known.
+    The middle of a text of more than ``most`` bytes is left out, and so is the end of a line of more than
+    ``LONGEST_LINE``, since the end of a credential in it would not be known.
     """
 
     def __init__(self, write: t.Callable[[bytes], t.Any], most: int) -> None:
@@ -39,15 +39,15 @@ class Excerpt:
             self._add(line)
 
     def close(self) -> None:
-        """Hand on what is left."""
+        """Write the last lines."""
         if self._begun:
             self._hand(b"")
         for line in self._keys.close():
             self._add_line(line)
         if self.left_out:
             self._write(b"[%d bytes are left out]\n" % self.left_out)
-        for kept_line in self._tail:
-            self._write(kept_line)
+        for line_of_tail in self._tail:
+            self._write(line_of_tail)
 
     def _add(self, data: bytes) -> None:
         room = LONGEST_LINE - len(self._begun)

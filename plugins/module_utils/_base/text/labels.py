@@ -1,7 +1,7 @@
 # Copyright (c) 2026, the gpu.node authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""Labels of a Kubernetes node: which keys and values the API server takes from a node."""
+"""Labels of a Kubernetes node, with the keys and values that the API server accepts from a node."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ RESERVED = ("kubernetes.io", "k8s.io")
 
 
 def check_label(where: str, key: str, value: t.Any) -> t.Tuple[str, str]:
-    """Return a label as it is.
+    """Check a label and return it.
 
     Args:
         where: The option or variable that has the label, for the error.
@@ -26,7 +26,7 @@ def check_label(where: str, key: str, value: t.Any) -> t.Tuple[str, str]:
         value: Its value.
 
     Raises:
-        InputError: The API server would refuse it, or the value is not a text.
+        InputError: if the API server would refuse it, or the value is not a text.
     """
     prefix, slash, name = key.rpartition("/")
     is_prefix = not slash or (len(prefix) <= LONGEST_PREFIX and PREFIX.fullmatch(prefix))

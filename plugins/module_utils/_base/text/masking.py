@@ -1,10 +1,10 @@
 # Copyright (c) 2026, the gpu.node authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""Texts and values as logs may have them: what looks like a credential is left out.
+"""Texts and values for logs, with credentials masked.
 
-The texts are configurations in TOML and JSON, command lines, and what programs say of them. In
-doubt too much is masked rather than too little.
+The texts are configurations in TOML and JSON, command lines, and messages of programs about them. In doubt too much is
+masked rather than too little.
 """
 
 from __future__ import annotations
@@ -30,9 +30,9 @@ KEY_VALUE = (
     r"""(?!\\?["']?(?:0x[0-9a-f]+(?![\w+/=-])|\.{0,2}/[a-z]|\w+:/))\\?["']?[^\s\0"'\\,]{6}"""
 )
 KEY_FIELD = re.compile(rf"(?is)[^=]*{KEYED}={KEY_VALUE}.*")
-# Where the name in a heading ends. What is seen to end so is one: no key of a long line is tried in vain.
+# The end of the name in a heading. It is looked for first, so that no key of a long line is tried in vain.
 END_OF_IT = r"\][^\n\]]*\n"
-# A key with what follows it up to its value; an option of a command line; the heading of a table in TOML.
+# A key with the text up to its value; an option of a command line; the heading of a table in TOML.
 START = re.compile(
     rf"""(?ix)
     (?P<heading>^[ \t]*\[\[?(?=[^\n=]*{END_OF_IT})(?:(?!{END_OF_IT})[^\n=])*?(?:{NAME})[^\n=]*{END_OF_IT})
@@ -46,7 +46,7 @@ START = re.compile(
     """,
     re.M,
 )
-# What START matches has one of these in it, which most lines have not.
+# Each match of START contains one of these, and most lines none.
 CUES: t.Tuple[str, ...] = (
     "pass",
     "secret",
@@ -59,7 +59,7 @@ CUES: t.Tuple[str, ...] = (
     "psk",
 )
 CUES += ("signature", "sig=", "-p", "-a", "-w", "-u", "--user", "--proxy-user")
-# What stands between the scheme and the host. Where it is no login, all is taken: each address is read once.
+# The login between the scheme and the host. Without one all of the address matches, so that it is read once.
 LOGIN = re.compile(r"://(?:([^\s\"']*@)|[^\s\"']*)")
 OPTION = re.compile(rf"(?i)--?[\w.-]*?(?:{NAME})")
 SHORT_OPTIONS = ("-p", "-u", "-U", "--user", "--proxy-user")
@@ -72,7 +72,7 @@ LONGEST = 100
 # A string of JSON that is itself in a string of JSON.
 QUOTED_AGAIN = re.compile(r"\\\"(?:[^\\\"]|\\[^\\\"]|\\\\(?:\\.|[^\\]))*\\\"")
 STRING = {quote: re.compile(rf"(?:\\.|[^\\{quote}]|{quote}{quote})*", re.S) for quote in "\"'"}
-# What a shell takes for one word with what stands before it: nothing in TOML or JSON begins so.
+# Quoted parts that a shell joins to the word before them; nothing in TOML or JSON begins so.
 GLUED = re.compile(r"""(?:"(?:\\.|[^"\\])*"|'[^']*'|[^\s'",\]}):;]+)*""")
 GLUED_TO_QUOTE = re.compile(rf"""(?:[\"'](?=[^\s,\]}}):;\\]){GLUED.pattern})?""")
 ENDS = {"[": "]", "{": "}"}
@@ -92,7 +92,7 @@ def masked(value: t.Any) -> t.Any:
 
 
 def logins(value: t.Any) -> t.Set[str]:
-    """Return what stands before the host in the addresses of a JSON-able value, each with its at sign."""
+    """Return the logins in the addresses of a JSON-able value, each with its at sign."""
     if isinstance(value, str):
         return {match[1] for match in LOGIN.finditer(value) if match[1]}
     if isinstance(value, dict):
@@ -103,7 +103,7 @@ def logins(value: t.Any) -> t.Set[str]:
 
 
 def files(options: t.Mapping[str, t.Any]) -> t.Set[str]:
-    """Return the options that are texts of files with credentials in them, where a path was meant."""
+    """Return the options that are texts of files with credentials, instead of paths."""
     texts = (option for option in options.values() if isinstance(option, str))
     whole = (text for text in texts if "\n" in text or text[:1] == "{")
     return {text for text in whole if masked_text(text) != text}
@@ -122,7 +122,7 @@ def _item(before: t.Any, value: t.Any) -> t.Any:
         return masked(value)
     if OPTION.fullmatch(before) and value[:1] != "-":
         return MASK
-    # As the two stand behind each other in /proc/PID/cmdline.
+    # Joined as in /proc/PID/cmdline.
     argument = masked_lines(f"{before}\0{value}") if before in SHORT_OPTIONS else ""
     return argument.partition("\0")[2] or masked_text(value)
 
@@ -133,7 +133,7 @@ def masked_text(text: str) -> str:
 
 
 def masked_lines(text: str) -> str:
-    """Return a text with its credentials masked, but for private keys: their blocks need the lines around."""
+    """Return a text with its credentials masked, except private keys, which are recognised by several lines."""
     text = LOGIN.sub(lambda match: f"://{MASK}@" if match[1] else match[0], text)
     text = mask_tokens(text, MASK)
     lower = text.lower()
@@ -179,7 +179,7 @@ def _argument_end(match: t.Match[str]) -> int:
 
 
 def _around(match: t.Match[str]) -> str:
-    """Return the quote that a word such as NAME=value is in, empty where it has none."""
+    """Return the quote that a word such as NAME=value is in, empty if it has none."""
     if set(match.group()) & set(STRING):
         return ""  # it ends before the value
     opened = OPENED.search(match.string[max(match.start() - LONGEST, 0) : match.start()])
@@ -187,7 +187,7 @@ def _around(match: t.Match[str]) -> str:
 
 
 def _end(match: t.Match[str]) -> int:
-    """Return where the value ends of which the key was found."""
+    """Return where the value of the key in a match ends."""
     text, at, around = match.string, match.end(), _around(match)
     closed = bool(set(match.group()) & set(STRING))
     if MASKED.match(text, at):
@@ -219,25 +219,25 @@ def _string(text: str, at: int) -> int:
 
 
 def _closed(text: str, at: int) -> int:
-    """Return where a list or a map ends; at the text's end where it is not closed."""
-    open_ones: t.List[str] = []
+    """Return where a list or a map ends; the end of the text if it is not closed."""
+    closing: t.List[str] = []
     while at < len(text):
         character = text[at]
         if character in STRING:
             at = _string(text, at)
             continue
         if character in ENDS:
-            open_ones.append(ENDS[character])
-        elif open_ones and character == open_ones[-1]:
-            open_ones.pop()
+            closing.append(ENDS[character])
+        elif closing and character == closing[-1]:
+            closing.pop()
         at += 1
-        if not open_ones:
+        if not closing:
             return at
     return len(text)
 
 
 def excerpts(before: str, after: str) -> t.Tuple[str, str]:
-    """Return the lines of two texts that differ, with a little of what is around them."""
+    """Return the lines of two texts that differ, with a few lines of context."""
     old, new = before.splitlines(keepends=True), after.splitlines(keepends=True)
     matcher = difflib.SequenceMatcher(None, old, new)
     groups = list(matcher.get_grouped_opcodes(CONTEXT))

@@ -3,8 +3,8 @@
 
 """Private keys in the armour of PEM, OpenSSH and OpenPGP: blocks of Base64 over several lines.
 
-A block ends at the first line that can't belong to it, so a BEGIN that somebody wrote into a log hides nothing of
-what follows. A text may begin or end in the middle of a block.
+A block ends at the first line that can't belong to it, so that a BEGIN which was injected into a log does not hide the
+lines after it. A text may begin or end in the middle of a block.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ BEGIN = re.compile(
     r"-{4,5} ?BEGIN (?P<kind>[A-Z0-9 ]{0,40}?(?:KEY|CERTIFICATE)[A-Z0-9 ]{0,20}?) ?-{4,5}"
 )
 END = re.compile(r"-{4,5} ?END [A-Z0-9 ]{0,40}?PRIVATE KEY[A-Z0-9 ]{0,20}? ?-{4,5}")
-# The last word of a line where it is Base64, behind whatever a log puts before each line.
+# The last word of a line if it is Base64, after any prefix of a log.
 BODY = re.compile(
     r"(?P<before>(?:.*[\s:>|\"'])?)(?P<word>[A-Za-z0-9+/]+={0,2})(?P<after>[\"',]?\s*)\Z", re.S
 )
@@ -28,7 +28,7 @@ SSH_PUBLIC_KEY = re.compile(r".*(?:ssh|ecdsa)-[\w.@-]+[ \t]+\Z", re.S)
 LINE = re.compile(r"[^\n]*\n|[^\n]+")
 FULL_LINE = 60  # characters: all lines of a block but its last have 64 to 76
 MOST_SLASHES = 8  # a path has more
-LONG_WORD = 16  # what is shorter and stands behind others may be a word of a log
+LONG_WORD = 16  # a shorter one after other words may be of a log
 PRIVATE, PUBLIC, NO_BLOCK = "private", "public", ""
 
 
@@ -39,8 +39,9 @@ class PrivateKeys:
         self._mask = mask
         self._block = NO_BLOCK
         self._is_first = True
-        # The line before, about which the next one decides, and the text's first where it may be the end of a longer.
+        # The line before, which the next one decides on.
         self._pending: t.List[t.Match[str]] = []
+        # Whether that is the text's first line, which may be the end of a longer one.
         self._is_fragment = False
 
     def take(self, line: str) -> t.Iterator[str]:
@@ -69,14 +70,14 @@ class PrivateKeys:
                 yield line
 
     def close(self) -> t.Iterator[str]:
-        """Yield the lines that no other has come after."""
+        """Yield the lines that are still pending."""
         yield from self._decided(False, None)
 
     def _decided(self, closes: bool, following: t.Optional[t.Match[str]]) -> t.Iterator[str]:
-        """Yield the pending lines: a key's if a block ends behind them, or if the text begins within a line of one."""
+        """Yield the pending lines, masked if a block ends after them or the text begins within a line of one."""
         is_alone = following is not None and not following["before"].strip()
         if self._is_fragment and is_alone and following and not _is_full(following):
-            self._is_fragment = False  # a block's last line, or none: the next line says so
+            self._is_fragment = False  # a block's last line, or none: the next line decides
             return
         begins = self._is_fragment and is_alone
         for body in self._pending:
@@ -85,7 +86,7 @@ class PrivateKeys:
         self._is_fragment = False
 
     def _is_key(self, body: t.Match[str]) -> bool:
-        """Return whether a line is one of a key: any in its block, else one of a block's width that looks random."""
+        """Return whether a line is of a key: any in its block, otherwise one of a block's width that looks random."""
         if self._block == PRIVATE:
             return not body["before"].strip() or len(body["word"]) >= LONG_WORD
         return _is_full(body)
@@ -94,7 +95,7 @@ class PrivateKeys:
         return f"{body['before']}{self._mask}{body['after']}"
 
     def _bounds(self, line: str, end: t.Optional[t.Match[str]]) -> str:
-        """Return a line in which blocks begin or end, or both, without what is within them."""
+        """Return a line in which blocks begin or end, or both, with their contents masked."""
         parts: t.List[str] = []
         at = 0
         if end:
@@ -117,7 +118,7 @@ class PrivateKeys:
 
 
 def _is_full(body: t.Match[str]) -> bool:
-    """Return whether the word may be a whole line of a block: as long, and not of one kind of characters."""
+    """Return whether the word may be a whole line of a block: as long, and of different kinds of characters."""
     word = body["word"]
     return (
         len(word) >= FULL_LINE

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, the gpu.node authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""Values as texts that people read."""
+"""Values as texts for people."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import typing as t
 
 from .json_data import levels
 
-# A text that could be taken for something else is shown with quotes.
+# A text that could be read as another value is shown with quotes.
 AMBIGUOUS = re.compile(
     r"|true|false|null|[-+]?(\d+\.?\d*|\.\d+)(e[-+]?\d+)?|\s.*|.*\s|[\[{\"'#&*!|>%@-].*",
     re.DOTALL | re.IGNORECASE,
@@ -19,11 +19,11 @@ AMBIGUOUS = re.compile(
 
 
 def as_yaml(value: t.Any) -> str:
-    """Return a value as YAML for people, without a line end: texts of several lines are as they are."""
+    """Return a value as YAML for people, without a line end, and with texts of several lines as blocks."""
     try:
         for _level in levels(value):
             pass
-    except ValueError as error:  # whoever answers chooses the depth
+    except ValueError as error:  # the depth of an answer is not ours
         return f"({error})"
     return "\n".join(_yaml(value))
 
@@ -31,7 +31,12 @@ def as_yaml(value: t.Any) -> str:
 def _yaml(value: t.Any) -> t.Iterator[str]:
     if isinstance(value, dict) and value:
         for key, member in value.items():
-            yield from _member(f"{_scalar(key)}:", member)
+            nested = isinstance(member, (dict, list)) and bool(member)
+            if nested or _is_block(member):
+                yield f"{_scalar(key)}:{'' if nested else ' |'}"
+                yield from (f"  {line}" for line in _yaml(member))
+            else:
+                yield f"{_scalar(key)}: {_scalar(member)}"
     elif isinstance(value, list) and value:
         for member in value:
             inner = list(_yaml(member))
@@ -41,15 +46,6 @@ def _yaml(value: t.Any) -> t.Iterator[str]:
         yield from value.rstrip("\n").split("\n")
     else:
         yield _scalar(value)
-
-
-def _member(key: str, value: t.Any) -> t.Iterator[str]:
-    nested = isinstance(value, (dict, list)) and bool(value)
-    if not nested and not _is_block(value):
-        yield f"{key} {_scalar(value)}"
-        return
-    yield key if nested else f"{key} |"
-    yield from (f"  {line}" for line in _yaml(value))
 
 
 def _is_block(value: t.Any) -> bool:
@@ -63,7 +59,7 @@ def _scalar(value: t.Any) -> str:
 
 
 def would(summary: str) -> str:
-    """Return a step as check mode says it: "GPU 6: would destroy 1g", not "would GPU 6: destroy 1g"."""
-    named = re.match(r"(?:GPU \d+(?: \([^)]*\))?|/\S+): ", summary)
-    subject = named.group() if named else ""
+    """Return a step for check mode: "GPU 6: would destroy 1g", not "would GPU 6: destroy 1g"."""
+    match = re.match(r"(?:GPU \d+(?: \([^)]*\))?|/\S+): ", summary)
+    subject = match.group() if match else ""
     return f"{subject}would {summary[len(subject) :]}"

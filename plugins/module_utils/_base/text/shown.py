@@ -1,7 +1,7 @@
 # Copyright (c) 2026, the gpu.node authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""Values and texts of others in messages and on terminals: short, and nothing in them that steers."""
+"""Values and foreign texts for messages and terminals: short, and without control characters."""
 
 from __future__ import annotations
 
@@ -12,10 +12,9 @@ BRACKETS: t.Dict[type, t.Tuple[str, str]] = {dict: ("{", "}"), list: ("[", "]"),
 
 
 def shown(value: t.Any, most: int = LONGEST) -> str:
-    """Return ``repr(value)``, cut off where it is longer; what is cut off is not even looked at.
+    """Return ``repr(value)``, cut off if it is longer; the part that is cut off is not computed.
 
-    A list can hold itself or, many times, one that does the like, and the digits of a number can take
-    longer to write than anybody would read.
+    A list can contain itself, or other lists many times, and the digits of a number can take long to compute.
     """
     text = ""
     for piece in _pieces(value, most):
@@ -26,7 +25,7 @@ def shown(value: t.Any, most: int = LONGEST) -> str:
 
 
 def cut(text: str, most: int = LONGEST) -> str:
-    """Return a text that is shown without quotes, cut off where it is longer."""
+    """Return a text, cut off if it is longer."""
     return text if len(text) <= most else f"{text[:most]}..."
 
 
@@ -36,11 +35,11 @@ def counted(number: int, noun: str) -> str:
 
 
 def printable(text: str, keep: str = "") -> str:
-    r"""Return ``text`` with everything that steers a terminal written out, as in ``\x1b`` and ``\u202e``.
+    r"""Return ``text`` with all characters that Python does not count as printable escaped, as ``\x1b`` and ``\u202e``.
 
-    A tenant chooses the names of processes, a node its answers. Written out is whatever Python doesn't
-    count as printable: control characters, line ends, changes of the writing direction, halves of
-    surrogate pairs. ``keep`` names those that may stay, such as the line end of a diff.
+    These are control characters, line ends, changes of the writing direction, and halves of surrogate pairs, which may
+    control a terminal. A tenant chooses the names of processes, and a node its answers. ``keep`` are characters that
+    stay, such as the line end of a diff.
     """
     return "".join(
         character if character in keep or character.isprintable() else repr(character)[1:-1]
@@ -49,7 +48,7 @@ def printable(text: str, keep: str = "") -> str:
 
 
 def _pieces(value: t.Any, most: int) -> t.Iterator[str]:
-    """Yield what ``repr(value)`` is made of, each piece with at least one character."""
+    """Yield the pieces of ``repr(value)``, each with at least one character."""
     if isinstance(value, (str, bytes)):
         yield repr(value[: most + 1])
     elif isinstance(value, int) and value.bit_length() > 4 * most:

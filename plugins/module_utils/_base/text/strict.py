@@ -1,7 +1,7 @@
 # Copyright (c) 2026, the gpu.node authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""What files of ours may hold: texts and lists within bounds, and times in one form. All else is a ValueError."""
+"""Bounded texts, lists and times in files of ours; any other value is a ValueError."""
 
 from __future__ import annotations
 
@@ -17,22 +17,26 @@ EPOCH = datetime.datetime(1970, 1, 1)
 
 
 def bounded(text: str) -> str:
-    """Return a text as a file may have it."""
+    """Return a text without unprintable characters, cut off at the bound."""
     return printable(text[:LONGEST])[:LONGEST]
 
 
 def second(at: float) -> float:
-    """Return a time as a file has it, which tells no parts of a second."""
+    """Return a time in whole seconds, as files have it."""
     return float(int(at))
 
 
 def written(at: float) -> str:
-    """Return a time, in seconds since 1970, as a file has it."""
+    """Return a time, in seconds since 1970, as text."""
     return (EPOCH + datetime.timedelta(seconds=at)).strftime(TIME)
 
 
 def seconds(text: str) -> float:
-    """Return a time that a file has, in seconds since 1970. ValueError: it is not written so."""
+    """Return the time in a text, in seconds since 1970.
+
+    Raises:
+        ValueError: if it has another form.
+    """
     at = (datetime.datetime.strptime(text, TIME) - EPOCH).total_seconds()
     if at < 0 or written(at) != text:
         raise ValueError(text)
@@ -46,14 +50,14 @@ def version(value: object, known: int) -> None:
 
 
 def keys(name: str, data: object, *expected: str) -> t.Dict[str, t.Any]:
-    """Return a mapping that has these keys and no others. ``name`` is what it is called, as in all that follow."""
+    """Return a mapping that has exactly these keys. ``name`` is its name for errors, also below."""
     if not isinstance(data, dict) or set(data) != set(expected):
         raise ValueError(f"{name}: expected {', '.join(expected)}")
     return data
 
 
 def by_uuid(name: str, data: object, most: int, nouns: str) -> t.Dict[str, t.Any]:
-    """Return a mapping by the UUIDs of GPUs; ``nouns`` are what it has at most so many of."""
+    """Return a mapping by the UUIDs of GPUs, of at most so many ``nouns``."""
     if not isinstance(data, dict) or len(data) > most:
         raise ValueError(f"expected at most {most} {nouns} by the GPUs' UUIDs")
     for uuid in data:

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, the gpu.node authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""Tables of dated data that users may replace: what is the same in all of them."""
+"""Tables of dated data that users may replace."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import typing as t
 
 from ..errors import InputError
 
-# Who replaces a table says by these where its rows are from; nothing reads them.
+# Keys for the source of a row, for those who replace a table; nothing reads them.
 ORIGIN = ("source", "read")
 WORDS: t.Mapping[str, bool] = {"true": True, "false": False}
 
@@ -19,7 +19,7 @@ WORDS: t.Mapping[str, bool] = {"true": True, "false": False}
 def chosen(
     key: str, values: t.Any, own: t.Mapping[str, t.Any], expected: str
 ) -> t.Optional[t.Mapping[t.Any, t.Any]]:
-    """Return the collection's ``own`` for true or nothing, None for false, and else what a user wrote."""
+    """Return the collection's ``own`` for true or no value, None for false, otherwise the user's mapping."""
     values = WORDS.get(values.lower(), values) if isinstance(values, str) else values
     if values is None or values is True:
         return own
@@ -29,7 +29,11 @@ def chosen(
 
 
 def day(key: str, value: t.Any) -> datetime.date:
-    """Return a day; InputError where it is none."""
+    """Return the date of a value.
+
+    Raises:
+        InputError: if it is none.
+    """
     try:
         return datetime.date.fromisoformat(str(value))
     except ValueError as error:
@@ -37,7 +41,11 @@ def day(key: str, value: t.Any) -> datetime.date:
 
 
 def mapping(key: str, value: t.Any, expected: str) -> t.Mapping[t.Any, t.Any]:
-    """Return a mapping; InputError where it is none."""
+    """Return a mapping as it is.
+
+    Raises:
+        InputError: if the value is none.
+    """
     if not isinstance(value, dict):
         raise InputError.of(key, value, expected)
     return value
@@ -46,7 +54,11 @@ def mapping(key: str, value: t.Any, expected: str) -> t.Mapping[t.Any, t.Any]:
 def check_keys(
     key: str, row: t.Mapping[t.Any, t.Any], known: t.Sequence[str], needed: t.Sequence[str] = ()
 ) -> None:
-    """Refuse what is not known, with the nearest that is, and what lacks."""
+    """Check the keys of a row.
+
+    Raises:
+        InputError: if one is not known, with the nearest that is, or one that is needed is missing.
+    """
     for name in row:
         if name not in known:
             near = difflib.get_close_matches(str(name), known, 1)

@@ -1,9 +1,9 @@
 # Copyright (c) 2026, the gpu.node authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""Tokens that are known by their shape alone, whatever name or option stands before them.
+"""Tokens that are recognised by their form alone, whatever name or option is before them.
 
-The prefixes are those that the issuers document, and that secret scanners such as gitleaks look for.
+The prefixes are those in the issuers' documentation, and in secret scanners such as gitleaks.
 """
 
 from __future__ import annotations
@@ -11,8 +11,8 @@ from __future__ import annotations
 import re
 import typing as t
 
-# By a text that each token has in it, as most lines have none of these. Each pattern takes all characters of its token,
-# so that no character is looked at twice.
+# By a text that each token contains, as most lines have none of these. Each pattern matches all characters of its
+# token, so that no character is read twice.
 SHAPES = {
     "gh": r"gh[pousr]_[A-Za-z0-9]{20,}",
     "github_pat_": r"github_pat_\w{20,}",
@@ -39,7 +39,7 @@ SHAPES = {
     "tskey-": r"tskey-[\w-]{16,}",
     "AGE-SECRET": r"AGE-SECRET-KEY-1[A-Z0-9]{50,}",
     "AQ": r"AQ[A-Za-z0-9+/]{36}==",  # ceph's
-    # A private key in Base64 once more; certificates and public keys begin in the same way.
+    # A private key that is encoded in Base64 again; certificates and public keys begin in the same way.
     "LS0tLS1CRUdJTi": r"LS0tLS1CRUdJTi(?!BDRVJU|BQR1AgUFVC|BQVUJM|BUUlV)[A-Za-z0-9+/]{20,}={0,2}",
     "sk-": r"(?P<openai>sk-[\w-]{20,})",
     "eyJ": r"(?P<jwt>eyJ[\w+/-]{6,}(?:\.[\w-]*)*={0,2})",

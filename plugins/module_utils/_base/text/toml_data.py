@@ -1,9 +1,9 @@
 # Copyright (c) 2026, the gpu.node authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""TOML 1.0 as data, with where its tables, keys and values stand: for edits, and for a Python without tomllib.
+"""TOML 1.0 as data, with the places of its tables, keys and values: for edits, and for Pythons without tomllib.
 
-ValueError, with line and column, where there is none.
+A text that is no TOML is a ValueError, with line and column.
 """
 
 from __future__ import annotations
@@ -36,12 +36,12 @@ BROKEN = re.compile(
     rf"{WHOLE.pattern}(?:\.[0-9](?:_?[0-9])*)?(?:[eE][+-]?[0-9](?:_?[0-9])*)?|[+-]?(?:inf|nan)"
 )
 LINE_END = re.compile(rf"[ \t]*(?:{COMMENT})?(?:\r?\n|\Z)")
-# How a table came to be there: by its heading, by that of one in it, by a key with dots, as a value.
+# The origin of a table: its heading, that of a table in it, a key with dots, a value, or a list of tables.
 HEADED, IMPLIED, DOTTED, INLINE, ARRAY = "headed", "implied", "dotted", "inline", "array"
 
 
 class Heading(t.NamedTuple):
-    """A table's line: its path, where it begins and ends. The first one, of no length, is the whole file's."""
+    """A table's line: its path, where it begins and ends. The first one, of no length, is that of the whole file."""
 
     path: Keys
     start: int
@@ -49,7 +49,10 @@ class Heading(t.NamedTuple):
 
 
 class Entry(t.NamedTuple):
-    """A key of a table: its path from the file's, the line's begin, the value's begin and end, and the line's end."""
+    """A key of a table: its path from the file's, and where the line begins, the value begins and ends, the line ends.
+
+    ``heading`` is the index of its table's heading.
+    """
 
     path: Keys
     start: int
@@ -60,7 +63,7 @@ class Entry(t.NamedTuple):
 
 
 class Document:
-    """A text, what it holds, and where. Under a list of tables, a path has ``[0]`` and so on for which."""
+    """A text, its data, and the places of headings and keys. Paths have indices of lists of tables, such as ``[0]``."""
 
     def __init__(self, text: str) -> None:
         self.text = text
@@ -97,7 +100,7 @@ class Document:
         return line_end
 
     def _opened(self, keys: Keys, at: int, many: bool) -> t.Tuple[t.Dict[str, t.Any], Keys]:
-        """Return the table of a heading, made where it is not there, and its path."""
+        """Return the table of a heading, a new one if there is none, and its path."""
         table, path = self.data, t.cast(Keys, ())
         for name in keys[:-1]:
             table, path = self._inner(table, (*path, name), at, IMPLIED, (INLINE,))
@@ -116,7 +119,7 @@ class Document:
     def _inner(
         self, table: t.Dict[str, t.Any], path: Keys, at: int, kind: str, refused: t.Container[str]
     ) -> t.Tuple[t.Dict[str, t.Any], Keys]:
-        """Return a table in a table, made as of a kind where it is not there."""
+        """Return a table in a table, a new one of a kind if there is none."""
         name = path[-1]
         if name not in table:
             table[name], self.kinds[path] = {}, kind
@@ -134,27 +137,31 @@ class Document:
         if text[equals : equals + 1] != "=":
             raise wrong(text, equals, "'=' after a key")
         start = after(BLANK, text, equals + 1)
-        held = value(text, start)
+        parsed = value(text, start)
         table, path = self._table, self._path
         for name in keys[:-1]:
             table, path = self._inner(table, (*path, name), at, DOTTED, (HEADED, INLINE, ARRAY))
         if keys[-1] in table:
             raise wrong(text, at, f"{keys[-1]} once only")
-        table[keys[-1]] = held.data
+        table[keys[-1]] = parsed.data
         path = (*path, keys[-1])
-        line_end = self._line_end(held.end)
+        line_end = self._line_end(parsed.end)
         line, last = self._line(at), len(self.headings) - 1
-        self.entries[path] = Entry(path, line, start, held.end, line_end, last)
+        self.entries[path] = Entry(path, line, start, parsed.end, line_end, last)
         return line_end
 
 
 def loads(text: str) -> t.Dict[str, t.Any]:
-    """Return what a text holds; ValueError, with line and column, where it is no TOML."""
+    """Return the data of a text.
+
+    Raises:
+        ValueError: if it is no TOML, with line and column.
+    """
     return Document(text).data
 
 
 class Value(t.NamedTuple):
-    """What stands at a place, and where it ends. A date or a time is its text."""
+    """A value, and where it ends. A date or a time is a text."""
 
     data: t.Any
     end: int
@@ -170,7 +177,7 @@ class Member(t.NamedTuple):
 
 
 def place(text: str, at: int) -> str:
-    """Return a place as people say it."""
+    """Return a place for messages, as line and column."""
     at = min(at, len(text))
     return f"line {text.count(chr(10), 0, at) + 1}, column {at - text.rfind(chr(10), 0, at)}"
 
@@ -181,7 +188,7 @@ def wrong(text: str, at: int, expected: str) -> ValueError:
 
 
 def after(pattern: t.Pattern[str], text: str, at: int) -> int:
-    """Return where a pattern, which matches nothing too, ends."""
+    """Return where a match of a pattern ends, the place itself if there is none."""
     match = pattern.match(text, at)
     return match.end() if match else at
 
@@ -288,7 +295,7 @@ def _array(text: str, at: int, depth: int) -> Value:
 
 
 def members(text: str, at: int, depth: int = 0) -> t.Tuple[t.List[t.Tuple[Member, t.Any]], int]:
-    """Return the members of the inline table that begins at a place with what they hold, and where its brace is."""
+    """Return the members of the inline table at a place with their values, and where its closing brace is."""
     pairs: t.List[t.Tuple[Member, t.Any]] = []
     at = after(BLANK, text, at + 1)
     while text[at : at + 1] != "}" or pairs:
@@ -297,9 +304,9 @@ def members(text: str, at: int, depth: int = 0) -> t.Tuple[t.List[t.Tuple[Member
         if text[equals : equals + 1] != "=":
             raise wrong(text, equals, "'=' after a key")
         start = after(BLANK, text, equals + 1)
-        held = value(text, start, depth + 1)
-        pairs.append((Member(keys, at, start, held.end), held.data))
-        at = after(BLANK, text, held.end)
+        parsed = value(text, start, depth + 1)
+        pairs.append((Member(keys, at, start, parsed.end), parsed.data))
+        at = after(BLANK, text, parsed.end)
         if text[at : at + 1] == "}":
             break
         if text[at : at + 1] != ",":

@@ -37,7 +37,7 @@ LONGEST = 1000  # characters of an annotation
 
 
 class DrainState(t.NamedTuple):
-    """The node, and what a drain would do with its pods."""
+    """The node, and the triage of its pods."""
 
     node: DrainNode
     pods: Triage
@@ -72,7 +72,11 @@ class DrainCapability:
     # --- observe ---
 
     def observe(self) -> DrainState:
-        """Ask the API server. NodeError: it is away or refuses, and nothing was changed yet."""
+        """Read the node and its pods.
+
+        Raises:
+            NodeError: if the API server is away or refuses.
+        """
         waits = self._begun or self._is_patient
         deadline = time.monotonic() + (self._seconds if waits else 0)
         try:
@@ -115,19 +119,17 @@ class DrainCapability:
 
     def _triage(self, finish: bool) -> Triage:
         params = self._params
-        names = frozenset(params["names"])
-        rules = Rules(
-            self._node, params["pods"], params["bare_pods"], params["emptydir"], finish, names
-        )
-        pods = map(self._with_claims, self._api.pods(self._node))
-        return triage(map(self._with_daemonset, pods), rules)
-
-    def _with_claims(self, answer: podding.Json) -> Pod:
-        pod = understood(podding.read, answer)
-        return podding.with_claims(pod, {claim: self._drivers(pod, claim) for claim in pod.claims})
+        choices = (params["pods"], params["bare_pods"], params["emptydir"])
+        rules = Rules(self._node, *choices, finish, frozenset(params["names"]))
+        pods = []
+        for answer in self._api.pods(self._node):
+            pod = understood(podding.read, answer)
+            drivers = {claim: self._drivers(pod, claim) for claim in pod.claims}
+            pods.append(self._with_daemonset(podding.with_claims(pod, drivers)))
+        return triage(pods, rules)
 
     def _drivers(self, pod: Pod, claim: str) -> t.Tuple[str, ...]:
-        """Return the drivers that a claim has devices of. NodeError: that may not be known."""
+        """Return the drivers that a claim has devices of."""
         try:
             return understood(podding.drivers, self._api.resource_claim(pod.namespace, claim))
         except ApiError as error:
@@ -138,7 +140,7 @@ class DrainCapability:
             raise
 
     def _with_daemonset(self, pod: Pod) -> Pod:
-        """Return a pod that stays for its DaemonSet only where that is there; each is asked for once."""
+        """Return a pod without its DaemonSet if that is not there; each DaemonSet is read once."""
         matters = pod.node == self._node and (pod.gpus or self._params["pods"] == ALL)
         if pod.controller != podding.DAEMONSET or pod.finished or not matters:
             return pod
@@ -148,7 +150,7 @@ class DrainCapability:
         return podding.with_daemonset(pod, self._daemonsets[key])
 
     def _daemonset(self, pod: Pod) -> str:
-        """Return the UID of the DaemonSet that a pod names, empty where there is none. NodeError: none may know."""
+        """Return the UID of the DaemonSet that a pod names, empty if there is none."""
         group = podding.daemonsets(pod)
         if not group:
             return ""
@@ -167,33 +169,40 @@ class DrainCapability:
     # --- plan ---
 
     def plan(self, state: DrainState) -> Plan:
-        """Return the steps. NodeError: pods are in the way."""
+        """Return the steps.
+
+        Raises:
+            NodeError: if pods would be lost.
+        """
         if state.pods.refused:
             raise refusal(
                 state.pods, evicted=self._evictions.evicted, waited=self._evictions.waited
             )
-        steps = tuple(filter(None, (self._change_of_node(state.node), self._drain_of(state.pods))))
+        steps = self._change_of_node(state.node)
+        if state.pods.to_go:
+            names, seconds = ", ".join(map(str, state.pods.to_go)), self._params["wait_for_jobs"]
+            first = f"once jobs had {seconds} s to finish, " if state.pods.finishing else ""
+            steps.append(Step("drain", f"{first}evict {names} from node {self._node}"))
         before = _shown(state.node, state.pods)
         after = _shown(state.node, Triage())
         if self._params["state"] != EVICTED:
             after.update(self._after(state.node))
-        return Plan(steps, before, after, warnings=tuple(self._warnings(state)))
+        return Plan(tuple(steps), before, after, warnings=tuple(self._warnings(state)))
 
     def _after(self, node: DrainNode) -> t.Dict[str, t.Any]:
-        """Return what of a node is as wanted then."""
+        """Return the fields of a node after the plan."""
         if self._wants_cordon:
-            reason = _text(self._params["reason"]) if self._quarantine else ""
-            failed, quarantined = self._failure, reason
+            quarantined = _text(self._params["reason"]) if self._quarantine else ""
             return {
                 "unschedulable": True,
-                "failed": failed or _why(node.failed, " "),
-                "quarantined": quarantined or _why(node.quarantined, ": "),
+                "failed": self._failure or _reason(node.failed, " "),
+                "quarantined": quarantined or _reason(node.quarantined, ": "),
             }
         stays = bool(node.stays(quarantine=self._quarantine))
         return {
             "unschedulable": node.unschedulable and stays,
-            "failed": _why(node.failed, " ") if self._quarantine else "",
-            "quarantined": "" if self._quarantine else _why(node.quarantined, ": "),
+            "failed": _reason(node.failed, " ") if self._quarantine else "",
+            "quarantined": "" if self._quarantine else _reason(node.quarantined, ": "),
         }
 
     @property
@@ -201,37 +210,25 @@ class DrainCapability:
         return self._params["state"] in (CORDONED, DRAINED)
 
     def _patch(self, node: DrainNode) -> t.Dict[str, t.Any]:
+        quarantine = self._quarantine
         if self._wants_cordon:
-            return nodes.cordon(
-                node, self._note, self._failure, _timestamp(), quarantine=self._quarantine
-            )
+            note, failure = self._note, self._failure
+            return nodes.cordon(node, note, failure, _timestamp(), quarantine=quarantine)
         if self._params["state"] == EVICTED:
             return {}
-        return nodes.uncordon(node, quarantine=self._quarantine)
+        return nodes.uncordon(node, quarantine=quarantine)
 
-    def _change_of_node(self, node: DrainNode) -> t.Optional[Step]:
+    def _change_of_node(self, node: DrainNode) -> t.List[Step]:
         patch = self._patch(node)
         if not patch:
-            return None
-        if "spec" not in patch:
-            annotation = "failure" if self._failure else "reason" if self._wants_cordon else ""
-            doing = (
-                f"keep the {annotation} in an annotation"
-                if annotation
-                else "remove our annotations"
-            )
-            return Step("annotate", f"{doing} of node {node.name}")
-        word = "cordon" if self._wants_cordon else "uncordon"
-        return Step(word, f"{word} node {node.name}")
-
-    def _drain_of(self, pods: Triage) -> t.Optional[Step]:
-        if not pods.to_go:
-            return None
-        names = ", ".join(map(str, pods.to_go))
-        first = (
-            f"once jobs had {self._params['wait_for_jobs']} s to finish, " if pods.finishing else ""
-        )
-        return Step("drain", f"{first}evict {names} from node {self._node}")
+            return []
+        if "spec" in patch:
+            verb = "cordon" if self._wants_cordon else "uncordon"
+            return [Step(verb, f"{verb} node {node.name}")]
+        change = "remove our annotations"
+        if self._wants_cordon:
+            change = f"keep the {'failure' if self._failure else 'reason'} in an annotation"
+        return [Step("annotate", f"{change} of node {node.name}")]
 
     def _warnings(self, state: DrainState) -> t.Iterator[str]:
         node = state.node
@@ -241,7 +238,9 @@ class DrainCapability:
         if stays and node.unschedulable:
             yield f"node {node.name} stays cordoned, since {stays}"
         if state.pods.holders and self._params["state"] != EVICTED:
-            named = ", ".join(f"{pod} ({_how(pod)})" for pod in state.pods.holders)
+            otherwise = "by its runtime class, its environment or its program"
+            gpus = ((pod, ", ".join(pod.gpus) or otherwise) for pod in state.pods.holders)
+            named = ", ".join(f"{pod} ({access})" for pod, access in gpus)
             yield (
                 f"pods that a drain leaves on node {node.name} have GPUs or may have some open: {named}."
                 " What reloads the driver or changes MIG may have to have them end first"
@@ -250,11 +249,13 @@ class DrainCapability:
     # --- apply ---
 
     def apply(self, step: Step) -> None:
-        """Carry out one step. NodeError."""
+        """Carry out one step."""
         self._begun = True
         try:
             if step.action == "drain":
-                self._drain()
+                if self._params["wait_for_jobs"] > 0:
+                    self._evictions.let_finish(self._params["wait_for_jobs"])
+                self._evictions.run(time.monotonic() + self._seconds)
             else:
                 self._change_node()
         except NodeError as error:
@@ -264,7 +265,7 @@ class DrainCapability:
             raise error
 
     def _change_node(self) -> None:
-        """Change the node as it is now; who changes it at the same time makes that be asked again."""
+        """Change the node as it is now, and again if it is changed by another client at the same time."""
         pauses = Pauses(time.monotonic() + self._seconds)
         while True:
             try:
@@ -278,14 +279,9 @@ class DrainCapability:
                     raise
             pauses.wait()
 
-    def _drain(self) -> None:
-        if self._params["wait_for_jobs"] > 0:
-            self._evictions.let_finish(self._params["wait_for_jobs"])
-        self._evictions.run(time.monotonic() + self._seconds)
-
     def _explained(self, error: ApiError) -> NodeError:
         if error.status == FORBIDDEN:
-            missing = [rule for rule in self._rights() if not self._api.allowed(rule)]
+            missing = [right for right in self._rights() if not self._api.allowed(right)]
             if missing:
                 return missing_rights(self._api, missing, error.cause)
         return interrupted(self._api, error)
@@ -297,7 +293,7 @@ class DrainCapability:
     # --- report ---
 
     def result(self, state: DrainState, plan: Plan) -> t.Dict[str, t.Any]:
-        """Return what is there now, and what was done with the pods."""
+        """Return the node, and what was done with the pods."""
         planned = not self._begun and plan.steps
         answer = {
             "node": state.node.name,
@@ -306,12 +302,12 @@ class DrainCapability:
             "evicted": [*map(str, state.pods.to_go)] if planned else self._evictions.evicted,
             "waited": self._evictions.waited,
             "left": [
-                {"pod": str(pod), "reason": why, "gpus": list(pod.gpus), "opens": pod.opens}
-                for pod, why in state.pods.left
+                {"pod": str(pod), "reason": reason, "gpus": list(pod.gpus), "opens": pod.opens}
+                for pod, reason in state.pods.left
             ],
             "blocked": [],
         }
-        if self._begun:  # nothing was, where all pods ended by themselves
+        if self._begun:  # nothing was changed if all pods ended by themselves
             answer["changed"] = self._has_changed
         return answer
 
@@ -330,9 +326,8 @@ def _check(params: t.Mapping[str, t.Any]) -> None:
         if len(name.split("/")) != 2 or not all(name.split("/")):
             raise InputError.of("names", name, "a pod or a claim, as namespace/name")
     if params["failure"] and params["state"] != CORDONED:
-        raise InputError.of(
-            "failure", params["failure"], f"nothing, since state is {params['state']}"
-        )
+        expected = f"nothing, since state is {params['state']}"
+        raise InputError.of("failure", params["failure"], expected)
     if params["quarantine"] and params["state"] == DRAINED:
         raise InputError.of("quarantine", True, "false with state drained, or state cordoned")
 
@@ -345,19 +340,15 @@ def _text(value: str) -> str:
     return cut(printable(masked_text(" ".join(value.split()))), LONGEST)
 
 
-def _why(annotation: str, mark: str) -> str:
-    """Return the reason in an annotation, without when and by whom it was written."""
-    return annotation.partition(mark)[2]
-
-
-def _how(pod: Pod) -> str:
-    return ", ".join(pod.gpus) or "by its runtime class, its environment or its program"
+def _reason(annotation: str, separator: str) -> str:
+    """Return the reason in an annotation, without its time and author."""
+    return annotation.partition(separator)[2]
 
 
 def _shown(node: DrainNode, pods: Triage) -> t.Dict[str, t.Any]:
     return {
         "unschedulable": node.unschedulable,
-        "failed": _why(node.failed, " "),
-        "quarantined": _why(node.quarantined, ": "),
+        "failed": _reason(node.failed, " "),
+        "quarantined": _reason(node.quarantined, ": "),
         "pods": [str(pod) for pod in pods.to_go],
     }

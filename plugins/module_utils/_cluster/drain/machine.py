@@ -1,7 +1,7 @@
 # Copyright (c) 2026, the gpu.node authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""Evictions from a node: asked for again and again until all its chosen pods are gone."""
+"""Evictions from a node, which are requested until all chosen pods are gone."""
 
 from __future__ import annotations
 
@@ -16,16 +16,19 @@ from ..pods import Pod
 from ..rights import OF_DRAIN
 from .triage import Triage
 
-NAMESPACE_ENDS = "NamespaceTerminating"  # its pods go without us
+NAMESPACE_ENDS = "NamespaceTerminating"  # its pods are removed with it
 ENDING = "was asked to end, and the kubelet has not ended it yet"
 Look = t.Callable[[bool], Triage]
 
 
 class Evictions:
-    """What was evicted, which pods have run to completion first, and why the others are still there.
+    """The evictions from a node: pods that were evicted or ran to completion, and why others are still there.
 
-    ``look`` returns the pods that are there, by rules that let pods finish or do not; ``grace`` is in
-    seconds, and below 0 each pod has its own. ``stays`` says how the node is left after an error.
+    Args:
+        api: The API server.
+        look: Returns the pods that are there, by rules that let pods finish or do not.
+        grace: In seconds; below 0 each pod has its own.
+        stays: The state of the node after an error, for the hint.
     """
 
     def __init__(self, api: KubernetesApi, look: Look, grace: int, stays: str) -> None:
@@ -34,7 +37,7 @@ class Evictions:
         self._grace = None if grace < 0 else grace
         self._evicted: t.Dict[str, str] = {}
         self._waited: t.Dict[str, str] = {}
-        self._why: t.Dict[str, str] = {}
+        self._reasons: t.Dict[str, str] = {}
         self._away = ""
 
     @property
@@ -44,11 +47,11 @@ class Evictions:
 
     @property
     def waited(self) -> t.List[str]:
-        """Return the pods that ran to completion while they were waited for."""
+        """Return the pods that ran to completion during the wait for them."""
         return sorted(self._waited.values())
 
     def let_finish(self, seconds: float) -> None:
-        """Wait until the pods that run to completion have done so, for so many seconds at most."""
+        """Wait at most so many seconds until the pods that run to completion have done so."""
         pauses = Pauses(time.monotonic() + seconds)
         seen: t.Dict[str, str] = {}
         while not pauses.over:
@@ -62,7 +65,11 @@ class Evictions:
             pauses.wait()
 
     def run(self, deadline: float) -> None:
-        """Evict until no chosen pod is left. NodeError: some are at the deadline, in time.monotonic()."""
+        """Evict until no chosen pod is left.
+
+        Raises:
+            NodeError: if some are left at the deadline, in time.monotonic(), or would be lost.
+        """
         pauses, before = Pauses(deadline), frozenset[str]()
         while True:
             triage = self._looked(finish=False)
@@ -82,7 +89,7 @@ class Evictions:
             pauses.wait()
 
     def _looked(self, *, finish: bool) -> t.Optional[Triage]:
-        """Return the pods that are there, None while the server is away. ApiError: it refuses."""
+        """Return the pods that are there, None while the server is away."""
         try:
             result = self._look(finish)
         except ApiError as error:
@@ -94,55 +101,52 @@ class Evictions:
         return result
 
     def _evict(self, pod: Pod) -> None:
-        """Ask for an eviction; why it is not granted is kept. NodeError: it never will be."""
+        """Ask for an eviction, and note why it is not granted; raise the error if it never will be."""
         try:
             self._api.evict(pod.namespace, pod.name, pod.uid, self._grace)
         except ApiError as error:
             if error.status in (MISSING, CONFLICT):
-                return  # it is gone, or another one has its name: the next look says
+                return  # it is gone, or was replaced: the next look shows which
             ends = any(reason == NAMESPACE_ENDS for reason, _message in error.causes)
             if error.status == FORBIDDEN and not ends:
                 raise missing_rights(self._api, OF_DRAIN[1:], error.cause) from error
             if not error.passing and not ends:
                 raise
             messages = (error.cause, *(message for _reason, message in error.causes))
-            self._why[pod.uid] = " ".join(filter(None, messages))
+            self._reasons[pod.uid] = " ".join(filter(None, messages))
             return
         self._evicted[pod.uid] = str(pod)
-        self._why.pop(pod.uid, None)
+        self._reasons.pop(pod.uid, None)
 
     def _too_late(self, triage: t.Optional[Triage]) -> NodeError:
-        evicted = ", ".join(self.evicted) or "none"
-        hint = f"{self._stays} (evicted so far: {evicted}); "
+        details: t.Dict[str, t.Any] = {"evicted": self.evicted, "waited": self.waited}
         if triage is None:
-            return NodeError(
-                "the drain has not ended in time",
-                cause=f"the API server is away: {self._away}",
-                hint=hint + "see that the API server answers, and run again, which goes on here",
-                evicted=self.evicted,
-                waited=self.waited,
+            cause, remedy = (
+                f"the API server is away: {self._away}",
+                "see that the API server answers",
             )
-        blocked = {str(pod): self._why.get(pod.uid, ENDING) for pod in triage.to_go}
-        return NodeError(
-            "the drain has not ended in time",
-            cause="; ".join(f"{pod} ({why})" for pod, why in blocked.items()),
-            hint=hint
-            + "let its disruption budget allow the eviction (kubectl get pdb -A) or end the pod,"
-            " or raise gpu_nodes_drain_timeout, and run again, which goes on here",
-            evicted=self.evicted,
-            waited=self.waited,
-            blocked=[{"pod": pod, "reason": why} for pod, why in blocked.items()],
-        )
+        else:
+            reasons = {str(pod): self._reasons.get(pod.uid, ENDING) for pod in triage.to_go}
+            details["blocked"] = [{"pod": pod, "reason": reason} for pod, reason in reasons.items()]
+            cause = "; ".join(f"{pod} ({reason})" for pod, reason in reasons.items())
+            remedy = (
+                "let its disruption budget allow the eviction (kubectl get pdb -A) or end the pod,"
+                " or raise gpu_nodes_drain_timeout"
+            )
+        evicted = ", ".join(self.evicted) or "none"
+        stays = f"{self._stays} (evicted so far: {evicted})"
+        hint = f"{stays}; {remedy}, and run again, which goes on here"
+        return NodeError("the drain has not ended in time", cause=cause, hint=hint, **details)
 
 
 def refusal(triage: Triage, **details: t.Any) -> NodeError:
-    """Return the error where pods are in the way of a drain, and none of them was evicted."""
-    pods = {str(pod): why for pod, why in triage.refused}
+    """Return the error for pods that may not be evicted, of which none was."""
+    reasons = {str(pod): reason for pod, reason in triage.refused}
     return NodeError(
         "the node is not drained, since pods would be lost",
-        cause="; ".join(f"{pod} {why}" for pod, why in pods.items()),
+        cause="; ".join(f"{pod} {reason}" for pod, reason in reasons.items()),
         hint="move or end them, or set bare_pods (gpu_nodes_drain_bare_pods) or"
         " emptydir (gpu_nodes_drain_emptydir) to delete",
-        blocked=[{"pod": pod, "reason": why} for pod, why in pods.items()],
+        blocked=[{"pod": pod, "reason": reason} for pod, reason in reasons.items()],
         **details,
     )

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, the gpu.node authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""A Node object: who has cordoned it, and what to patch so that it is as wanted."""
+"""A Node object: who has cordoned it, and the patches that cordon and uncordon it."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from ..pods import Json
 
 CORDONED, FAILED = "gpu.node/cordoned", "gpu.node/failed"
 QUARANTINED = "gpu.node/quarantined"
-MANAGER = "gpu-node-drain"  # under which the API server notes what is ours
+MANAGER = "gpu-node-drain"  # the field manager of our changes
 
 
 @dataclasses.dataclass(frozen=True)
 class DrainNode:
-    """A node; ``cordoned``, ``failed`` and ``quarantined`` are our annotations, empty where it has none.
+    """A node; ``cordoned``, ``failed`` and ``quarantined`` are our annotations, empty if it has none.
 
-    ``managers`` are those by whom it was made unschedulable, as far as the API server knows.
+    ``managers`` are the field managers that made it unschedulable, as far as the API server knows.
     """
 
     name: str
@@ -35,17 +35,16 @@ class DrainNode:
     def ours(self) -> bool:
         """Return whether we have cordoned it.
 
-        Our annotation alone does not prove it: somebody may have uncordoned the node and cordoned it
-        again, for reasons of their own.
+        Our annotation alone does not prove it: another user may have uncordoned the node and cordoned it again.
         """
         by_us = not self.managers or MANAGER in self.managers
         return self.unschedulable and bool(self.cordoned) and by_us
 
     def stays(self, *, quarantine: bool) -> str:
-        """Return why it is not given back, empty where it is. ``quarantine``: that is what ends."""
+        """Return why it is not given back, empty if it is; ``quarantine`` is whether its quarantine ends."""
         if self.quarantined and not quarantine:
-            why = self.quarantined.partition(": ")[2]
-            return f"it is in quarantine ({why}), and gpu.node.release gives it back"
+            reason = self.quarantined.partition(": ")[2]
+            return f"it is in quarantine ({reason}), and gpu.node.release gives it back"
         if self.failed and quarantine:
             return f"a change of it has failed: {self.failed.partition(' ')[2]}"
         if self.unschedulable and not self.ours:
@@ -54,9 +53,18 @@ class DrainNode:
 
 
 def read(answer: Json) -> DrainNode:
-    """Return the node in an answer. KeyError, TypeError: it is none."""
+    """Return the node in an answer.
+
+    Raises:
+        KeyError: if the answer is no node; or TypeError.
+    """
     meta, spec = answer["metadata"], answer.get("spec") or {}
     annotations = meta.get("annotations") or {}
+    managers = {
+        str(entry.get("manager"))
+        for entry in meta.get("managedFields") or ()
+        if "f:unschedulable" in ((entry.get("fieldsV1") or {}).get("f:spec") or {})
+    }
     return DrainNode(
         name=str(meta["name"]),
         version=str(meta["resourceVersion"]),
@@ -64,19 +72,12 @@ def read(answer: Json) -> DrainNode:
         cordoned=str(annotations.get(CORDONED) or ""),
         failed=str(annotations.get(FAILED) or ""),
         quarantined=str(annotations.get(QUARANTINED) or ""),
-        managers=frozenset(_managers(meta.get("managedFields") or ())),
+        managers=frozenset(managers),
     )
 
 
-def _managers(entries: t.Iterable[Json]) -> t.Iterator[str]:
-    for entry in entries:
-        spec = (entry.get("fieldsV1") or {}).get("f:spec") or {}
-        if "f:unschedulable" in spec:
-            yield str(entry.get("manager"))
-
-
 def near(name: str, names: t.Sequence[str]) -> t.List[str]:
-    """Return the names that somebody may have meant, such as one with a domain or without."""
+    """Return similar names, such as one with a domain or without."""
     host = name.partition(".")[0].lower()
     namesakes = [name for name in names if name.partition(".")[0].lower() == host]
     alike = difflib.get_close_matches(name.lower(), names, n=3)
@@ -86,9 +87,9 @@ def near(name: str, names: t.Sequence[str]) -> t.List[str]:
 def cordon(
     node: DrainNode, note: str, failure: str = "", when: str = "", *, quarantine: bool = False
 ) -> t.Dict[str, t.Any]:
-    """Return the patch that cordons a node and keeps a failure or its quarantine, empty where it is so already.
+    """Return the patch that cordons a node and keeps a failure or its quarantine, empty if it has all that.
 
-    What somebody else has cordoned does not become ours.
+    A node that another user has cordoned does not become ours.
     """
     annotations: t.Dict[str, t.Optional[str]] = {}
     if not node.unschedulable:
@@ -101,9 +102,9 @@ def cordon(
 
 
 def uncordon(node: DrainNode, *, quarantine: bool = False) -> t.Dict[str, t.Any]:
-    """Return the patch that gives back what we have cordoned, empty where there is nothing of ours.
+    """Return the patch that uncordons a node that we have cordoned, empty if there is nothing of ours.
 
-    What is in quarantine stays cordoned until that ends, and what ends it leaves a failure as it is.
+    A node in quarantine stays cordoned until the quarantine ends, which leaves a failure as it is.
     """
     there = {CORDONED: node.cordoned, FAILED: node.failed}
     if quarantine:
@@ -111,15 +112,14 @@ def uncordon(node: DrainNode, *, quarantine: bool = False) -> t.Dict[str, t.Any]
     elif node.quarantined:
         there = {FAILED: node.failed}
     back = node.ours and not node.stays(quarantine=quarantine)
-    return _patch(
-        node, {key: None for key, value in there.items() if value}, False if back else None
-    )
+    obsolete = {key: None for key, value in there.items() if value}
+    return _patch(node, obsolete, False if back else None)
 
 
 def _patch(
     node: DrainNode, annotations: t.Mapping[str, t.Optional[str]], unschedulable: t.Optional[bool]
 ) -> t.Dict[str, t.Any]:
-    """Return a merge patch that holds for this version of the node alone."""
+    """Return a merge patch that the server accepts for this version of the node alone."""
     if not annotations and unschedulable is None:
         return {}
     patch: t.Dict[str, t.Any] = {

@@ -20,7 +20,7 @@ REFUSE, DELETE = ANSWERS = ("refuse", "delete")
 class Rules:
     """The user's choices, and the node that is drained; ``finish`` lets pods run to completion first.
 
-    Where there are ``names`` of pods or claims, as namespace/name, those pods alone are chosen.
+    If there are ``names`` of pods or claims, as namespace/name, only those pods are chosen.
     """
 
     node: str
@@ -33,10 +33,14 @@ class Rules:
 
 @dataclasses.dataclass(frozen=True)
 class Triage:
-    """The pods of a node, each in one place.
+    """The pods of a node, each in one list.
 
-    ``evict`` are to go, ``finishing`` may end by themselves first, ``ending`` are going already,
-    ``refused`` are in the way, each with why, and ``left`` stay, each with why.
+    Attributes:
+        evict: Pods to evict.
+        finishing: Pods to evict if they don't run to completion first.
+        ending: Pods that are terminating.
+        refused: Pods that may not be evicted, each with the reason.
+        left: Pods that stay, each with the reason.
     """
 
     evict: t.Tuple[Pod, ...] = ()
@@ -47,19 +51,19 @@ class Triage:
 
     @property
     def to_go(self) -> t.Tuple[Pod, ...]:
-        """Return those that have to be gone at the end, in the order of their names."""
+        """Return the pods that have to be gone at the end, in the order of their names."""
         chosen = self.evict + self.finishing + self.ending
         return tuple(sorted(chosen, key=str))
 
     @property
     def holders(self) -> t.Tuple[Pod, ...]:
-        """Return those that stay and have GPUs, or may have some open."""
-        here = (pod for pod, why in self.left if why not in (ELSEWHERE, FINISHED))
+        """Return the pods that stay and have GPUs, or may have some open."""
+        here = (pod for pod, reason in self.left if reason not in (ELSEWHERE, FINISHED))
         return tuple(pod for pod in here if pod.gpus or pod.opens)
 
 
 def triage(pods: t.Iterable[Pod], rules: Rules) -> Triage:
-    """Say of each pod what a drain does with it."""
+    """Return what a drain does with each pod."""
     evict: t.List[Pod] = []
     finishing: t.List[Pod] = []
     ending: t.List[Pod] = []
@@ -81,20 +85,21 @@ def triage(pods: t.Iterable[Pod], rules: Rules) -> Triage:
 
 
 def why_left(pod: Pod, rules: Rules) -> str:
-    """Return why a drain leaves a pod, empty where it does not."""
+    """Return why a drain leaves a pod, empty if it doesn't."""
+    chosen = {str(pod), *(f"{pod.namespace}/{claim}" for claim in pod.claims)}
     reasons = (
         (pod.node != rules.node, ELSEWHERE),
         (pod.finished, FINISHED),
         (pod.mirror, MIRROR),
         (pod.controller == DAEMONSET, DAEMONSET),
-        (bool(rules.names) and not _is_named(pod, rules.names), NOT_NAMED),
+        (bool(rules.names) and rules.names.isdisjoint(chosen), NOT_NAMED),
         (not rules.names and rules.pods == GPU and not pod.gpus, NO_GPU),
     )
     return next((reason for holds, reason in reasons if holds), "")
 
 
 def why_refused(pod: Pod, rules: Rules) -> str:
-    """Return what would be lost for good with a pod, empty where nothing is or where the user said so."""
+    """Return what would be lost for good with a pod, empty if nothing is or the user accepts it."""
     bare = not pod.controller and rules.bare_pods == REFUSE
     data = pod.emptydirs and rules.emptydir == REFUSE
     reasons = (
@@ -102,8 +107,3 @@ def why_refused(pod: Pod, rules: Rules) -> str:
         (data, f"has data in emptyDir ({', '.join(pod.emptydirs)})"),
     )
     return " and ".join(reason for holds, reason in reasons if holds)
-
-
-def _is_named(pod: Pod, names: t.FrozenSet[str]) -> bool:
-    claims = (f"{pod.namespace}/{claim}" for claim in pod.claims)
-    return str(pod) in names or any(claim in names for claim in claims)

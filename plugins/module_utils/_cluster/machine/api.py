@@ -3,7 +3,7 @@
 
 """Requests to the Kubernetes API, bounded in time and size, and their errors: for modules and the services of nodes.
 
-How a kubeconfig is read and renewed differs between them, so that and the package kubernetes are with the callers.
+They read and renew a kubeconfig differently, so that and the package kubernetes are left to the callers.
 """
 
 from __future__ import annotations
@@ -28,16 +28,10 @@ LONGEST_CAUSE = 400  # characters of a server's message, which names objects
 JSON, MERGE = "application/json", "application/merge-patch+json"
 # Without specification and status, which are most of an object.
 METADATA = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1"
-UNREACHED, UNAUTHORIZED, FORBIDDEN, MISSING, CONFLICT, GONE, TOO_MANY = (
-    0,
-    401,
-    403,
-    404,
-    409,
-    410,
-    429,
-)
-# What may be otherwise a moment later: the server is away, restarts or has too much to do.
+# HTTP's, and 0 for no answer.
+UNREACHED, UNAUTHORIZED, FORBIDDEN, MISSING = 0, 401, 403, 404
+CONFLICT, GONE, TOO_MANY = 409, 410, 429
+# A request may succeed a moment later: the server is away, restarts or is overloaded.
 PASSING = (UNREACHED, TOO_MANY, 500, 502, 503, 504)
 Json = t.Dict[str, t.Any]
 Query = t.Mapping[str, str]
@@ -71,11 +65,15 @@ class ApiError(NodeError):
 
 
 class TooLong(ApiError):
-    """An answer that is longer than the bound; that about fewer objects may not be."""
+    """An answer is longer than the bound; one with fewer objects may not be."""
 
 
 def understood(doing: str, read: t.Callable[[], T]) -> T:
-    """Return what is read from an answer. ApiError: it has another shape."""
+    """Return what a function reads from an answer.
+
+    Raises:
+        ApiError: if the answer has another shape.
+    """
     try:
         return read()
     except MISREAD as error:
@@ -84,7 +82,11 @@ def understood(doing: str, read: t.Callable[[], T]) -> T:
 
 
 def if_there(ask: t.Callable[[], T]) -> t.Optional[T]:
-    """Return an answer, None if there is no such object. ApiError."""
+    """Return an answer, None if there is no such object.
+
+    Raises:
+        ApiError: if the server refuses or can't be asked.
+    """
     try:
         return ask()
     except ApiError as error:
@@ -170,7 +172,11 @@ class Connection:
                 response.close()  # what is left of the answer is not for the next request
 
     def ask(self, doing: str, request: Request, longest: int = LONGEST) -> Json:
-        """Return the JSON object of an answer of at most so many bytes. ApiError."""
+        """Return the JSON object of an answer of at most so many bytes.
+
+        Raises:
+            ApiError: if the server refuses or can't be asked, or its answer is too long or no JSON object.
+        """
         with self.open(doing, request) as response:
             data = read_body(response, longest)
         try:
@@ -199,13 +205,17 @@ def read_body(response: t.Any, longest: int = LONGEST) -> bytes:
 
 
 def check_length(data: bytearray, longest: int = LONGEST) -> None:
-    """Refuse a part of an answer that is longer than the bound. OverflowError."""
+    """Refuse a part of an answer that is longer than the bound.
+
+    Raises:
+        OverflowError: if it is.
+    """
     if len(data) > longest:
         raise OverflowError(f"the answer is longer than {longest >> 20} MiB")
 
 
 def api_error(doing: str, error: Exception) -> ApiError:
-    """Return the error of a request for whatever was raised on the way."""
+    """Return the error of a request for any exception that was raised meanwhile."""
     if isinstance(error, ApiError):
         return error
     if isinstance(error, NodeError):
@@ -217,7 +227,7 @@ def api_error(doing: str, error: Exception) -> ApiError:
 
 
 def _refusal(doing: str, response: t.Any, rights: str) -> ApiError:
-    """Return the error for a response that is no success."""
+    """Return the error for a response with another status than 2xx."""
     message, detail, causes = f"{response.reason or ''} (no Status object)".strip(), "", []
     with contextlib.suppress(Exception):  # such as the page of a proxy
         answer = json_data.loads(read_body(response).decode())
@@ -253,9 +263,9 @@ def parts(
     """
     token: t.Dict[str, str] = {}
     while True:
-        asked = {**(query or {}), **token, "limit": str(page)}
+        query_of_page = {**(query or {}), **token, "limit": str(page)}
         try:
-            answer = ask(doing, "GET", path, query=asked, **more)
+            answer = ask(doing, "GET", path, query=query_of_page, **more)
         except TooLong:
             if page == 1:
                 raise

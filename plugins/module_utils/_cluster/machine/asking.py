@@ -1,7 +1,7 @@
 # Copyright (c) 2026, the gpu.node authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""How an API server is asked: at once where nothing is changed yet, and again where it goes away later."""
+"""Requests to an API server: refused at once before anything is changed, and repeated after that."""
 
 from __future__ import annotations
 
@@ -36,12 +36,16 @@ class Pauses:
         self._next = min(self._next * 2, LONGEST_PAUSE)
 
     def again(self) -> None:
-        """Begin with short pauses, since something has happened."""
+        """Begin with short pauses again, after progress."""
         self._next = FIRST_PAUSE
 
 
 def patiently(ask: t.Callable[[], T], deadline: float) -> T:
-    """Ask, and again with pauses while the server is away. ApiError: it stays so, or it refuses."""
+    """Ask, and again with pauses while the server is away.
+
+    Raises:
+        ApiError: if it is still away at the deadline, or refuses.
+    """
     pauses = Pauses(deadline)
     while True:
         try:
@@ -53,7 +57,11 @@ def patiently(ask: t.Callable[[], T], deadline: float) -> T:
 
 
 def understood(read: t.Callable[[Json], T], answer: Json) -> T:
-    """Return what is in an answer. NodeError: it has another shape."""
+    """Return what a function reads from an answer.
+
+    Raises:
+        NodeError: if the answer has another shape.
+    """
     try:
         return read(answer)
     except MISREAD as error:
@@ -62,14 +70,18 @@ def understood(read: t.Callable[[Json], T], answer: Json) -> T:
 
 
 def check_rights(api: KubernetesApi, needed: t.Iterable[Right]) -> None:
-    """Refuse a kubeconfig that does not allow all of it. NodeError names what is missing."""
+    """Check that a kubeconfig's user has all rights that are needed.
+
+    Raises:
+        NodeError: if some are missing, with their names.
+    """
     missing = [right for right in needed if not api.allowed(right)]
     if missing:
         raise missing_rights(api, missing)
 
 
 def missing_rights(api: KubernetesApi, missing: t.Sequence[Right], cause: str = "") -> NodeError:
-    """Return the error where rights are missing."""
+    """Return the error for missing rights."""
     named = ", ".join(str(right) for right in missing)
     return NodeError(
         f"kubeconfig (gpu_nodes_kubeconfig): {api.named!r} does not allow this on {api.server}: {named}",
@@ -80,17 +92,19 @@ def missing_rights(api: KubernetesApi, missing: t.Sequence[Right], cause: str = 
 
 
 def unreached(api: KubernetesApi, error: ApiError) -> NodeError:
-    """Return the error where nothing was changed yet, with what to look at."""
-    looks = f"kubectl --kubeconfig {api.named} "
-    looks += "auth whoami" if error.status in (UNAUTHORIZED, FORBIDDEN) else "get --raw /readyz"
-    correct = "correct gpu_nodes_kubeconfig or gpu_nodes_context"
-    hint = f"see {looks} on the controller, and {correct}"
+    """Return the error of a server that can't be asked before anything was changed, with what to look at."""
+    is_refused = error.status in (UNAUTHORIZED, FORBIDDEN)
+    check = "auth whoami" if is_refused else "get --raw /readyz"
+    hint = (
+        f"see kubectl --kubeconfig {api.named} {check} on the controller, and correct gpu_nodes_kubeconfig or "
+        "gpu_nodes_context"
+    )
     message = f"nothing was changed, since {api.server} can't be asked"
     return NodeError(message, cause=str(error), hint=hint)
 
 
 def interrupted(api: KubernetesApi, error: ApiError) -> NodeError:
-    """Return the error where the server does not let us go on, with what to do."""
+    """Return the error of a server that can't be asked after something was changed, with the next step."""
     again = "and run again, which goes on here"
     hint = f"see that {api.server} answers and takes the kubeconfig's user, {again}"
     return NodeError(error.message, cause=error.cause, hint=hint)

@@ -26,7 +26,7 @@ INVALID = (400, 404, 422, 500)  # 500: what is sent does not fit the server's sc
 
 
 class Seen(t.NamedTuple):
-    """An object: where it is, what it is now and what it would be; None where it is not, or is to be gone.
+    """An object: its path, its present and its desired state, None if it is not there or is to be removed.
 
     ``rivals`` are other DeviceClasses with the extended resource of a DeviceClass.
     """
@@ -38,19 +38,12 @@ class Seen(t.NamedTuple):
     foreign: bool = False
     rivals: t.Tuple[Json, ...] = ()
 
-    @property
-    def loses_name(self) -> bool:
-        """Whether others keep an extended resource that this DeviceClass is to lose."""
-        name = names.extended_resource(self.live)
-        lost = names.extended_resource(self.after) != name
-        return lost and bool(names.holders(self.live, self.rivals))
-
 
 State = t.Tuple[Seen, ...]
 
 
 class ClusterObjectsCapability:
-    """Keeps objects of a cluster as manifests have them, and removes what it has applied."""
+    """Keeps objects of a cluster as in manifests, and removes what it has applied."""
 
     name = "cluster_objects"
 
@@ -73,7 +66,11 @@ class ClusterObjectsCapability:
     # --- observe ---
 
     def observe(self) -> State:
-        """Read each object, and have the server say what it would become. NodeError: it can't be so."""
+        """Read each object, and apply it in a dry run.
+
+        Raises:
+            NodeError: if the server can't be asked or refuses an object.
+        """
         try:
             if self._params["state"] == "absent":
                 return tuple(self._with_rivals(self._look(ref)) for ref in self._declared)
@@ -86,7 +83,7 @@ class ClusterObjectsCapability:
     def _look(self, ref: Ref) -> Seen:
         path = self._path(ref, missing_ok=True)
         live = self._read(ref, path) if path else None
-        if live is None or objects.goes(live):
+        if live is None or objects.is_terminating(live):
             return Seen(ref, path, None, None)
         return Seen(ref, path, live, None, not objects.is_ours(live, self._manager))
 
@@ -120,7 +117,7 @@ class ClusterObjectsCapability:
         return Seen(ref, path, live, self._send(ref, path, wish, dry=True))
 
     def _unwanted(self) -> t.Iterator[Seen]:
-        """Yield what was applied once, has the label, and is in the manifests no more."""
+        """Yield objects that were applied once, have the label, and are no longer in the manifests."""
         declared = {(ref.kind, ref.namespace, ref.name) for ref in self._declared}
         for version, kind in self._prune:
             resource = self._resource(version, kind)
@@ -132,7 +129,7 @@ class ClusterObjectsCapability:
             for live in listed.get("items") or ():
                 live = {"apiVersion": version, "kind": kind, **live}
                 ref = objects.ref(live)
-                ours = objects.is_ours(live, self._manager) and not objects.goes(live)
+                ours = objects.is_ours(live, self._manager) and not objects.is_terminating(live)
                 if ours and (ref.kind, ref.namespace, ref.name) not in declared:
                     yield Seen(ref, self._path(ref), live, None)
 
@@ -165,7 +162,11 @@ class ClusterObjectsCapability:
         return objects.resource_of(self._kinds[version] or {}, kind)
 
     def _path(self, ref: Ref, *, missing_ok: bool = False) -> str:
-        """Return where an object is. NodeError: the cluster has no such kind."""
+        """Return the path of an object.
+
+        Raises:
+            NodeError: if the cluster does not have the kind, unless that may be.
+        """
         api_resource = self._resource(ref.api_version, ref.kind)
         if api_resource is None:
             if missing_ok:
@@ -180,9 +181,9 @@ class ClusterObjectsCapability:
     # --- plan and apply ---
 
     def plan(self, state: State) -> Plan:
-        """Return what is applied, in the order of the manifests, and what is removed, in the other one.
+        """Return the steps that apply objects in the order of the manifests, and remove some in the reverse order.
 
-        What asks a webhook is set when the Deployments are rolled out, and goes first.
+        Webhooks are put in force after the Deployments are rolled out, and removed first.
         """
         applied = [
             seen for seen in state if seen.after and not objects.is_same(seen.live, seen.after)
@@ -193,30 +194,37 @@ class ClusterObjectsCapability:
         removed.sort(key=lambda seen: seen.ref.kind not in objects.HOOKS)
         steps = list(_steps(state, applied))
         for seen in removed:
-            steps.append(
-                Step("delete", f"remove {seen.ref}", {"path": seen.path, "live": seen.live})
-            )
+            params = {"path": seen.path, "live": seen.live}
+            steps.append(Step("delete", f"remove {seen.ref}", params))
         changing = [*applied, *removed]
-        steps += [step for seen in changing if seen.loses_name for step in _returns(seen)]
+        for seen in changing:
+            steps += _returns(seen)
         return Plan(
             tuple(steps),
             {str(seen.ref): objects.wishes(seen.live) for seen in changing if seen.live},
             {str(seen.ref): objects.wishes(seen.after) for seen in changing if seen.after},
-            warnings=(
-                *self._api.warnings,
-                *filter(None, map(_left, state)),
-                *filter(None, map(_rivalry, state)),
-                *self._unpinned(),
-            ),
+            warnings=tuple(self._warnings(state)),
         )
 
-    def _unpinned(self) -> t.Iterator[str]:
+    def _warnings(self, state: State) -> t.Iterator[str]:
+        yield from self._api.warnings
+        for seen in state:
+            if seen.live and not seen.after and not _may_go(seen):
+                is_space = seen.ref.kind == "Namespace"
+                reason = "others may have something in it" if is_space else "others have made it"
+                yield f"{seen.ref} stays, as {reason}"
+        for seen in state:
+            rivalry = (
+                names.describe_rivalry(seen.after, seen.live, seen.rivals) if seen.after else ""
+            )
+            if rivalry:
+                yield rivalry
         for ref, wish in self._declared.items() if self._params["state"] == "present" else ():
             warnings = (trust.unpinned(image, "fractions_image") for image in trust.images(wish))
             yield from (f"{ref}: {warning}" for warning in warnings if warning)
 
     def apply(self, step: Step) -> None:
-        """Carry out one step. NodeError."""
+        """Carry out one step."""
         self._changing = True
         try:
             if step.action == "wait":
@@ -234,13 +242,17 @@ class ClusterObjectsCapability:
             raise interrupted(self._api, error) from error
 
     def _touch(self, ref: Ref, path: str) -> None:
-        """Have the API server tell its watchers of an object that stays as it is."""
+        """Change an annotation and back, so that the API server notifies the watchers of an object."""
         for value in ("now", None):
             body = {"metadata": {"annotations": {TOUCHED: value}}}
             self._api.ask(f"writing {ref} again", "PATCH", path, body, kind=MERGE)
 
     def _wait(self, ref: Ref) -> None:
-        """Wait until a Deployment is rolled out. NodeError: nothing moves any more."""
+        """Wait until a Deployment is rolled out.
+
+        Raises:
+            NodeError: if it makes no progress any more.
+        """
         seen: t.Tuple[int, ...] = ()
         while True:
             live = self._api.ask(f"reading {ref}", "GET", self._path(ref))
@@ -258,10 +270,8 @@ class ClusterObjectsCapability:
         cause = ""
         with contextlib.suppress(ApiError):  # the user of the kubeconfig may not look at pods
             cause = objects.causes(self._api.labelled_pods(ref.namespace or DEFAULT, label, value))
-        kubectl, pods = (
-            f"kubectl --namespace {ref.namespace or DEFAULT}",
-            f"--selector {label}={value}",
-        )
+        kubectl = f"kubectl --namespace {ref.namespace or DEFAULT}"
+        pods = f"--selector {label}={value}"
         logs = "" if cause else f" and {kubectl} logs {pods},"
         return NodeError(
             f"{ref} is not rolled out, and nothing has moved for {seconds} seconds",
@@ -271,7 +281,7 @@ class ClusterObjectsCapability:
         )
 
     def _delete(self, path: str, live: Json) -> None:
-        """Remove the object that was looked at; one that is gone, or another by now, is left alone."""
+        """Remove an object, unless it is gone or was replaced since it was read."""
         uid = live["metadata"].get("uid")
         body = {"preconditions": {"uid": uid}, "propagationPolicy": "Background"}
         try:
@@ -281,7 +291,7 @@ class ClusterObjectsCapability:
                 raise
 
     def result(self, state: State, plan: Plan) -> t.Dict[str, t.Any]:
-        """Return which objects are there."""
+        """Return the objects that are there."""
         return {"objects": [str(seen.ref) for seen in state if seen.live]}
 
 
@@ -293,9 +303,9 @@ def _kind(text: str) -> t.Tuple[str, str]:
 
 
 def _steps(state: State, applied: t.Sequence[Seen]) -> t.Iterator[Step]:
-    """Yield what applies objects, and waits for Deployments where webhooks are among the objects.
+    """Yield the steps that apply objects, and wait for Deployments if there are webhooks.
 
-    A webhook's configuration is made before them, as its pods may have to write into it, and asks nobody until then.
+    A webhook's configuration is made before them, as its pods may have to write into it, but matches nothing yet.
     """
     hooks = [seen for seen in applied if seen.ref.kind in objects.HOOKS]
     for seen in applied:
@@ -318,26 +328,16 @@ def _apply(summary: str, seen: Seen, *, early: bool = False) -> Step:
 
 
 def _returns(seen: Seen) -> t.Iterator[Step]:
-    """Yield what has kube-scheduler know of a name again that a DeviceClass has lost and others keep."""
+    """Yield the steps that have kube-scheduler read the classes again that keep a name that a DeviceClass loses."""
     name = names.extended_resource(seen.live)
+    if names.extended_resource(seen.after) == name:
+        return
     for rival in names.holders(seen.live, seen.rivals):
         ref = seen.ref._replace(name=rival["metadata"]["name"])
         path = f"{objects.group_path(ref.api_version)}/deviceclasses/{quote(ref.name, safe='')}"
         yield Step("return", f"return {name} to {ref}", {"ref": ref, "path": path})
 
 
-def _rivalry(seen: Seen) -> str:
-    return names.describe_rivalry(seen.after, seen.live, seen.rivals) if seen.after else ""
-
-
 def _may_go(seen: Seen) -> bool:
-    """Return whether an object is removed: what others have made is not, nor a namespace, which others may use."""
+    """Return whether an object may be removed: others have not made it, and it is no namespace, which they may use."""
     return not seen.foreign and seen.ref.kind != "Namespace"
-
-
-def _left(seen: Seen) -> str:
-    if not (seen.live and not seen.after) or _may_go(seen):
-        return ""
-    space = seen.ref.kind == "Namespace"
-    why = "others may have something in it" if space else "others have made it"
-    return f"{seen.ref} stays, as {why}"

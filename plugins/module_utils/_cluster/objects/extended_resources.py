@@ -1,9 +1,9 @@
 # Copyright (c) 2026, the gpu.node authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""Extended resources that DeviceClasses stand for, whose names all of a cluster shares. Pure.
+"""Extended resources of DeviceClasses, whose names are shared in a cluster. Pure.
 
-kube-scheduler takes the newest of the classes that have a name. Once any of them is deleted or loses it, the scheduler
+kube-scheduler uses the newest of the classes that have a name. Once any of them is deleted or loses it, the scheduler
 forgets the name until another of them is written again
 (k8s.io/dynamic-resource-allocation/deviceclass/extendedresourcecache of 1.36).
 """
@@ -27,7 +27,7 @@ def extended_resource(device_class: t.Optional[Json]) -> str:
 def rivals(
     live: t.Optional[Json], after: t.Optional[Json], classes: t.Iterable[Json]
 ) -> t.Tuple[Json, ...]:
-    """Return the other classes with an extended resource that a class has now, or is to have."""
+    """Return the other classes with the present or the desired extended resource of a class."""
     names = {extended_resource(live), extended_resource(after)} - {""}
     own_name = (live or after or {}).get("metadata", {}).get("name")
     return tuple(
@@ -49,37 +49,32 @@ def check_name(live: t.Optional[Json], after: Json, classes: t.Sequence[Json]) -
     Raises:
         NodeError: if another class has the name, and this one does not have it yet.
     """
-    name, rival_names = (
-        extended_resource(after),
-        [_name(other) for other in holders(after, classes)],
-    )
-    if not rival_names or extended_resource(live) == name:
-        return
-    raise NodeError(
-        f"DeviceClass {_name(after)} would take {name} from DeviceClass {', '.join(rival_names)}",
-        cause="kube-scheduler gives pods that ask for it devices of the newest class alone",
-        hint="set fractions_extended_resource to false, take extendedResourceName out of the other class, or set"
-        " fractions_force to true to take it",
-    )
+    name = extended_resource(after)
+    rival_names = ", ".join(_name(other) for other in holders(after, classes))
+    if rival_names and extended_resource(live) != name:
+        raise NodeError(
+            f"DeviceClass {_name(after)} would take {name} from DeviceClass {rival_names}",
+            cause="kube-scheduler gives pods that ask for it devices of the newest class alone",
+            hint="set fractions_extended_resource to false, take extendedResourceName out of the other class, or set"
+            " fractions_force to true to take it",
+        )
 
 
 def describe_rivalry(after: Json, live: t.Optional[Json], classes: t.Sequence[Json]) -> str:
-    """Return a warning that names the class that pods get devices of, or an empty text if it is the only one."""
+    """Return a warning with the class that pods get devices of, or an empty text if it is the only one."""
     name, rivals_of_name = extended_resource(after), holders(after, classes)
     if not rivals_of_name:
         return ""
-    newest = _name(_newest([live or after, *rivals_of_name]))
+    # kube-scheduler uses the newest class: of those of one second, the first by name.
+    by_name = sorted([live or after, *rivals_of_name], key=_name)
+    newest = _name(
+        max(by_name, key=lambda item: item["metadata"].get("creationTimestamp") or NOT_YET)
+    )
     losers = sorted({_name(after), *map(_name, rivals_of_name)} - {newest})
     return (
         f"{name} is that of DeviceClass {newest}, which is newer than {', '.join(losers)}: pods that ask for it get no"
         " device of the others"
     )
-
-
-def _newest(classes: t.Iterable[Json]) -> Json:
-    """Return the class that kube-scheduler takes: of those of one second, the first by name."""
-    by_name = sorted(classes, key=_name)
-    return max(by_name, key=lambda item: item["metadata"].get("creationTimestamp") or NOT_YET)
 
 
 def _name(device_class: Json) -> str:

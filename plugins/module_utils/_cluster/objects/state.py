@@ -1,7 +1,7 @@
 # Copyright (c) 2026, the gpu.node authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""Objects of a cluster as manifests have them: which are wanted, whose they are, and how far Deployments are. Pure."""
+"""Objects of a cluster in manifests: identity, owner, rollout of Deployments, and data of Secrets. Pure."""
 
 from __future__ import annotations
 
@@ -19,19 +19,19 @@ SHORTEST = 6  # characters: what is shorter is in many a text that has nothing t
 
 DEPLOYMENT = "Deployment"
 HOOKS = ("MutatingWebhookConfiguration", "ValidatingWebhookConfiguration")
-PATIENCE = 600  # seconds, where a Deployment does not say it
+PATIENCE = 600  # seconds, unless a Deployment has its own
 NOBODY = ({"name": "not-yet", "expression": "false"},)
 COUNTS = ("observedGeneration", "replicas", "updatedReplicas", "availableReplicas")
 MOST_CAUSES = 3
 
 Json = t.Dict[str, t.Any]
-# What the server writes, and what is no wish of anybody's.
+# What the server writes, and no manifest has.
 WRITTEN = ("managedFields", "resourceVersion", "generation", "uid", "creationTimestamp", "selfLink")
 DEFAULT = "default"
 
 
 class Ref(t.NamedTuple):
-    """Which object it is; ``namespace`` is empty where none is given."""
+    """The identity of an object; ``namespace`` is empty if the manifest has none."""
 
     api_version: str
     kind: str
@@ -44,39 +44,42 @@ class Ref(t.NamedTuple):
 
 
 def flat(objects: t.Sequence[t.Any], key: str = "objects") -> t.Dict[Ref, Json]:
-    """Return all objects, those in Lists too; of two of one name the later counts. InputError."""
+    """Return all objects, those in Lists too; of two of one name the later counts.
+
+    Raises:
+        InputError: if one is no object of Kubernetes.
+    """
     result: t.Dict[Ref, Json] = {}
     for at, item in enumerate(objects):
-        where = f"{key}[{at}]"
+        path = f"{key}[{at}]"
         if isinstance(item, dict) and item.get("kind") == "List":
-            result.update(flat(item.get("items") or [], f"{where}.items"))
+            result.update(flat(item.get("items") or [], f"{path}.items"))
         else:
-            result[_ref(where, item)] = item
+            _check(path, item)
+            result[ref(item)] = item
     return result
 
 
-def _ref(where: str, item: t.Any) -> Ref:
+def _check(path: str, item: t.Any) -> None:
     if not isinstance(item, dict):
-        raise InputError.of(where, item, "an object of Kubernetes")
+        raise InputError.of(path, item, "an object of Kubernetes")
     for name in ("apiVersion", "kind"):
         if not isinstance(item.get(name), str) or not item[name]:
-            raise InputError.of(f"{where}.{name}", item.get(name), "a text such as v1 or Secret")
+            raise InputError.of(f"{path}.{name}", item.get(name), "a text such as v1 or Secret")
     meta = item.get("metadata")
     if not isinstance(meta, dict) or not isinstance(meta.get("name"), str):
-        raise InputError.of(f"{where}.metadata", hidden(meta, True), "a mapping with a name")
-    return ref(item)
+        raise InputError.of(f"{path}.metadata", hidden(meta, True), "a mapping with a name")
 
 
 def ref(item: Json) -> Ref:
-    """Return which object it is."""
+    """Return the identity of an object."""
     meta = item["metadata"]
     return Ref(item["apiVersion"], item["kind"], meta["name"], meta.get("namespace") or "")
 
 
 def wishes(item: t.Optional[Json]) -> t.Optional[Json]:
-    """Return an object without what the server writes, and without what a Secret has to hide."""
-    result: t.Optional[Json] = hidden(_plain(item))
-    return result
+    """Return an object without what the server writes, and without the data of a Secret."""
+    return t.cast(t.Optional[Json], hidden(_plain(item)))
 
 
 def is_same(left: t.Optional[Json], right: t.Optional[Json]) -> bool:
@@ -92,25 +95,25 @@ def _plain(item: t.Optional[Json]) -> t.Optional[Json]:
 
 
 def is_ours(live: Json, manager: str) -> bool:
-    """Return whether a manager has applied an object, from what the server keeps of who wrote what."""
+    """Return whether a field manager has applied an object, by its managedFields."""
     managers = live.get("metadata", {}).get("managedFields") or ()
     return any(
         entry.get("manager") == manager and entry.get("operation") == "Apply" for entry in managers
     )
 
 
-def goes(live: Json) -> bool:
-    """Return whether an object is on its way out already."""
+def is_terminating(live: Json) -> bool:
+    """Return whether an object is being deleted already."""
     return bool(live.get("metadata", {}).get("deletionTimestamp"))
 
 
 def group_path(api_version: str) -> str:
-    """Return where the kinds of a version are listed."""
+    """Return the path where the kinds of an API version are listed."""
     return f"/apis/{api_version}" if "/" in api_version else f"/api/{api_version}"
 
 
 def resource_of(listed: Json, kind: str) -> t.Optional[t.Tuple[str, bool]]:
-    """Return what a kind is called in paths, and whether it is in namespaces; None where it is not served."""
+    """Return a kind's name in paths, and whether it is in namespaces; None if it is not served."""
     for resource in listed.get("resources") or ():
         if resource.get("kind") == kind and "/" not in resource.get("name", "/"):
             return str(resource["name"]), bool(resource.get("namespaced"))
@@ -118,13 +121,14 @@ def resource_of(listed: Json, kind: str) -> t.Optional[t.Tuple[str, bool]]:
 
 
 def asks_nobody(hook: Json) -> Json:
-    """Return a webhook's configuration of which API servers ask for no object."""
-    made = [{**webhook, "matchConditions": list(NOBODY)} for webhook in hook.get("webhooks") or ()]
-    return {**hook, "webhooks": made}
+    """Return a webhook's configuration with conditions that match no object, so that it is never called."""
+    webhooks = hook.get("webhooks") or ()
+    inert = [{**webhook, "matchConditions": list(NOBODY)} for webhook in webhooks]
+    return {**hook, "webhooks": inert}
 
 
 def progress(deployment: Json) -> t.Tuple[int, ...]:
-    """Return how far a Deployment is, by COUNTS."""
+    """Return the progress of a Deployment's rollout: its COUNTS."""
     status = deployment.get("status") or {}
     return tuple(int(status.get(count) or 0) for count in COUNTS)
 
@@ -138,61 +142,59 @@ def rolled_out(deployment: Json) -> bool:
 
 
 def patience(deployment: Json) -> int:
-    """Return for how many seconds nothing may move."""
+    """Return for how many seconds the rollout of a Deployment may make no progress."""
     return int(deployment["spec"].get("progressDeadlineSeconds") or PATIENCE)
 
 
 def selector(deployment: Json) -> t.Tuple[str, str]:
-    """Return one of the labels that its pods have."""
+    """Return one of the labels of a Deployment's pods."""
     labels = deployment["spec"]["selector"].get("matchLabels") or {"": ""}
     return t.cast(t.Tuple[str, str], next(iter(labels.items())))
 
 
 def causes(pods: t.Iterable[Json]) -> str:
-    """Return what pods wait for, in the words of the kubelet and the scheduler; empty where they don't say."""
-    messages = dict.fromkeys(
-        message for pod in pods for message in _causes(pod.get("status") or {})
-    )
+    """Return why pods wait, as the kubelet and the scheduler report it; empty if they don't."""
+    messages: t.Dict[str, None] = {}  # in order, each once
+    for status in (pod.get("status") or {} for pod in pods):
+        for condition in status.get("conditions") or ():
+            if condition.get("type") == "PodScheduled" and condition.get("status") == "False":
+                reason, message = condition.get("reason", ""), condition.get("message", "")
+                messages[cut(f"{reason}: {message}")] = None
+        for container_status in status.get("containerStatuses") or ():
+            waiting = (container_status.get("state") or {}).get("waiting") or {}
+            ended = (container_status.get("lastState") or {}).get("terminated") or {}
+            if reason := waiting.get("reason"):
+                message = ended.get("message") or waiting.get("message", "")
+                messages[cut(f"{reason}: {message}")] = None
     return "; ".join(list(messages)[:MOST_CAUSES])
 
 
-def _causes(status: Json) -> t.Iterator[str]:
-    for condition in status.get("conditions") or ():
-        if condition.get("type") == "PodScheduled" and condition.get("status") == "False":
-            yield cut(f"{condition.get('reason', '')}: {condition.get('message', '')}")
-    for container_status in status.get("containerStatuses") or ():
-        waiting = (container_status.get("state") or {}).get("waiting") or {}
-        ended = (container_status.get("lastState") or {}).get("terminated") or {}
-        if reason := waiting.get("reason"):
-            yield cut(f"{reason}: {ended.get('message') or waiting.get('message', '')}")
-
-
 def hidden(value: t.Any, secret: bool = False) -> t.Any:
-    """Return objects, in lists or not, without what Secrets among them hold; ``secret`` says that they are in one."""
+    """Return objects, in lists or not, without the data of Secrets; ``secret`` is whether they are in one."""
     if isinstance(value, dict):
         secret = secret or _is_secret(value)
-        result = {key: hidden(name, secret) for key, name in value.items()}
+        result = {key: hidden(item, secret) for key, item in value.items()}
         for key in (name for name in (*HOLD, APPLIED) if secret and name in value):
-            held = value[key]
-            result[key] = dict.fromkeys(held, HIDDEN) if isinstance(held, dict) else HIDDEN
+            data = value[key]
+            result[key] = dict.fromkeys(data, HIDDEN) if isinstance(data, dict) else HIDDEN
         return result
-    return [hidden(name, secret) for name in value] if isinstance(value, list) else value
+    return [hidden(item, secret) for item in value] if isinstance(value, list) else value
 
 
 def values(value: t.Any, secret: bool = False) -> t.Set[str]:
-    """Return the texts that Secrets hold, plain and in base64, but for short ones."""
+    """Return the texts in the data of Secrets, plain and in base64, but for short ones."""
     if isinstance(value, list):
-        return set().union(*(values(held_values, secret) for held_values in value))
+        return set().union(*(values(item, secret) for item in value))
     if not isinstance(value, dict):
         return set()
     secret = secret or _is_secret(value)
     texts = set()
-    for key, held_values in value.items():
-        if secret and key in HOLD and isinstance(held_values, dict):
-            texts |= {text for held in held_values.values() for text in _both(str(held), key)}
+    for key, item in value.items():
+        if secret and key in HOLD and isinstance(item, dict):
+            texts |= {text for data in item.values() for text in _both(str(data), key)}
         else:
-            texts |= values(held_values, secret)
-    return {held_values for held_values in texts if len(held_values) >= SHORTEST}
+            texts |= values(item, secret)
+    return {text for text in texts if len(text) >= SHORTEST}
 
 
 def _is_secret(value: t.Mapping[str, t.Any]) -> bool:
@@ -200,7 +202,7 @@ def _is_secret(value: t.Mapping[str, t.Any]) -> bool:
 
 
 def _both(text: str, key: str) -> t.Iterator[str]:
-    """Yield a text as it is, and as the other of the two keys has it."""
+    """Yield a text as it is, and in the encoding of the other key."""
     yield text
     if key == "stringData":
         yield base64.b64encode(text.encode()).decode()

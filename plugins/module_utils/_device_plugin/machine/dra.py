@@ -1,7 +1,7 @@
 # Copyright (c) 2026, the gpu.node authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""The DRA driver's part of a deployment: its options, who has which of its devices, and what it leaves."""
+"""The DRA driver's part of a deployment: its state, the holders of its devices, and its files."""
 
 from __future__ import annotations
 
@@ -43,10 +43,10 @@ def is_deployed(host: Host) -> bool:
 
 
 def observe(host: Host, desired: DesiredPlugin, service: Service) -> DraState:
-    """Return the driver's state. The kubelet is asked only where GPUs change their owner, or all goes.
+    """Return the driver's state. The kubelet is asked only if GPUs change their owner, or all is removed.
 
     Raises:
-        InputError: if the library of HAMi-core is not the one that is asked for.
+        InputError: if the library of HAMi-core does not have the digest of the options.
     """
     if desired.state == "started" and desired.library != NO_LIBRARY:
         verify(desired.library, host.read_bytes(desired.library.path))
@@ -59,11 +59,11 @@ def observe(host: Host, desired: DesiredPlugin, service: Service) -> DraState:
 
 
 def _held(host: Host, owners: Owners) -> t.Tuple[str, ...]:
-    """Return who has a device of another owner than is wanted. NodeError: that is not known."""
-    # Claims too whose pods are gone, until their devices are given back.
+    """Return the pods and claims that have a device of another owner than the desired one."""
+    # Also claims whose pods are gone, until their devices are released.
     allocations, node = allocated.observe(host), []
     if allocations:
-        with contextlib.suppress(NvmlError), open_nvml() as nvml:  # none where it cannot be asked
+        with contextlib.suppress(NvmlError), open_nvml() as nvml:  # no devices if it can't be asked
             for gpu in nvml.gpus()[0]:
                 parts = (tuple(nvml.gpu_instances(gpu)), tuple(nvml.mig_devices(gpu)))
                 node.append(Devices(gpu, *parts))
@@ -71,26 +71,27 @@ def _held(host: Host, owners: Owners) -> t.Tuple[str, ...]:
 
 
 def status(host: Host) -> t.Mapping[str, t.Any]:
-    """Return what the driver says of itself, nothing where it says nothing."""
+    """Return the driver's status file, empty if there is none."""
     return table_in(host.read(names.STATUS))
 
 
 def wait(host: Host, service: Ask, timeout: float) -> None:
-    """Wait until the driver serves, and a kubelet that listens knows of it. NodeError: not within ``timeout`` s."""
+    """Wait until the driver serves, and a kubelet that listens has registered it.
+
+    Raises:
+        NodeError: if that takes longer than ``timeout`` seconds.
+    """
     deadline = time.monotonic() + timeout
-    while True:
-        why = _late(host, service(names.UNIT))
-        if not why:
-            return
+    while reason := _late(host, service(names.UNIT)):
         if time.monotonic() >= deadline:
             hint = f"see 'journalctl -u {names.UNIT}' on the node"
             problem = f"after {timeout} s the DRA driver does not serve"
-            raise NodeError(problem, cause=why, hint=hint)
+            raise NodeError(problem, cause=reason, hint=hint)
         time.sleep(PAUSE)
 
 
 def _late(host: Host, unit: Service) -> str:
-    """Return why the driver does not serve, or a kubelet that listens does not know of it; empty where all is well."""
+    """Return why the driver does not serve, or a kubelet that listens has not registered it; empty if all is well."""
     report = status(host)
     if str(report.get("pid")) != unit.properties.get("MainPID"):
         report = {}
@@ -102,9 +103,9 @@ def _late(host: Host, unit: Service) -> str:
 
 
 def stop(host: Host, unit: str, *verb: str, check: bool = True) -> None:
-    """Stop a service. The driver is told that this is for good, so that it removes its slices first.
+    """Stop a service. A signal makes the DRA driver remove its slices first.
 
-    The kubelet removes them after half a minute; until then pods would be given what nobody prepares.
+    The kubelet would remove them after half a minute; until then pods would get devices that nobody prepares.
     """
     if unit == names.UNIT:
         argv = ["systemctl", "kill", "--kill-who=main", "--signal=SIGUSR1", unit]

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, the gpu.node authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""The Python of the device plugin on the node, and the distribution's packages that bring what it lacks."""
+"""The Python of the device plugin on the node, and the distribution's packages for it."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ SAY = "import platform; print(platform.python_version())"
 
 
 def find(host: Host, named: t.Optional[str]) -> str:
-    """Return the program that will do, empty where there is none; only the one that is named, if one is."""
+    """Return a Python that is known to work, empty if there is none; if one is named, only that is tried."""
     for name in [named] if named else python.PROGRAMS:
         if host.which(name) and host.run([name, "-c", KNOWN], check=False).rc == 0:
             return name
@@ -33,15 +33,15 @@ def find(host: Host, named: t.Optional[str]) -> str:
 
 
 def wheels(host: Host, program: str, offered: str) -> t.Dict[str, str]:
-    """Return whose wheels an environment takes: of which Python, there or in a package that is offered, and machine."""
-    coming = re.sub(r"^python3\.?", "3.", offered)
-    version = host.run([program, "-c", SAY]).out if program else coming
+    """Return the Python and the machine whose wheels an environment needs; Python may be in an offered package."""
+    packaged = re.sub(r"^python3\.?", "3.", offered)
+    version = host.run([program, "-c", SAY]).out if program else packaged
     machine = host.run(["uname", "-m"]).out.strip()
     return {"python": ".".join(version.strip().split(".")[:2]), "machine": machine}
 
 
 def missing(host: Host, named: t.Optional[str], timeout: float) -> Missing:
-    """Return what a node has instead, and which package would bring one."""
+    """Return the system and the Python of a node, and the package that would bring a newer one."""
     release = os_release(host)
     family = python.family(release)
     offered: t.List[str] = []
@@ -84,7 +84,7 @@ class Packages:
                 raise
 
     def _install(self, manager: PackageManager, package: str) -> None:
-        """Install a package; refuse where others' packages would go or lose their hold."""
+        """Install a package, unless packages of others would be removed or lose their hold."""
         change = Change({package: None}, (), {}, frozenset())
         simulation = manager.simulate(change)
         stuck = held(simulation.changed, manager.packages())
@@ -99,11 +99,15 @@ class Packages:
         manager.change(change)
 
     def check(self) -> None:
-        """Read the record of those. NodeError: it is damaged."""
+        """Read the record of added packages.
+
+        Raises:
+            NodeError: if it is damaged.
+        """
         _known = self._added.record
 
     def removal(self) -> t.Optional[Removal]:
-        """Return what goes of those that were installed, and what stays since others need it; None without any."""
+        """Return the result of removing the added packages, None if there are none."""
         names = self._added.record.packages
         if not names:
             return None

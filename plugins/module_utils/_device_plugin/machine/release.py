@@ -1,9 +1,9 @@
 # Copyright (c) 2026, the gpu.node authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""A release of the device plugin: its environment, in which nothing is that is not listed.
+"""A release of the device plugin: its environment, with the listed libraries and no others.
 
-And what it takes: the address of a package index, with a password in it.
+The address of the package index may have a password, which is masked in errors.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from ..._machine.room import Room
 from ..failures import UNTRUSTED, is_full, of_pip
 
 COMPLETE = ".complete"
-# What the collection makes in the prefix, the links' half-made forms among it.
+# The names that the collection makes in the prefix, also of half-made links.
 NAMES = ("bin", "current", "releases", "rollback.json", "bin.new", "current.new")
 ASIDE = ".damaged"  # in the name of a damaged release while another one is made in its place
 INTERPRETER = "bin/python3"
@@ -62,7 +62,7 @@ COMMAND = "/usr/local/bin/gpu-plugin"  # where a shell looks for it
 def check_prefix(host: Host, prefix: str, unit: str) -> None:
     """Refuse a prefix below which others may write, as root runs its programs.
 
-    Where our ``unit`` starts programs of it, the prefix is ours: its mode is given back, and only those above count.
+    If our ``unit`` starts programs of it, the prefix is ours: its mode is restored, and only its parents are checked.
 
     Raises:
         InputError: if others may write there.
@@ -74,7 +74,7 @@ def check_prefix(host: Host, prefix: str, unit: str) -> None:
 
 
 def publish(host: Host, prefix: str, digest: str) -> None:
-    """Switch to a release; the command is for people, so that what is there or can't be written is left."""
+    """Switch to a release; the command for people is not made if the file exists or can't be written."""
     host.symlink(f"releases/{digest}", f"{prefix}/current")
     host.symlink("current/bin", f"{prefix}/bin")
     if PROGRAM.startswith(f"{prefix}/") and not host.exists(COMMAND):
@@ -83,7 +83,7 @@ def publish(host: Host, prefix: str, digest: str) -> None:
 
 
 def linked(host: Host, prefix: str) -> bool:
-    """Return whether the ways to a release are there that publish() makes."""
+    """Return whether the links to a release are there that publish() makes."""
     missing = PROGRAM.startswith(f"{prefix}/") and not host.exists(COMMAND)
     if missing and host.writable(os.path.dirname(COMMAND)):
         return False
@@ -91,7 +91,7 @@ def linked(host: Host, prefix: str) -> bool:
 
 
 def beside(host: Host, prefix: str) -> t.Tuple[str, ...]:
-    """Return the names in the prefix that the collection has not made. A killed write leaves a hidden file."""
+    """Return the names in the prefix that the collection has not made; hidden files of killed writes are its own."""
     names = (name for name in host.listdir(prefix) if not name.startswith(".rollback.json."))
     return tuple(name for name in names if name not in NAMES)
 
@@ -109,7 +109,7 @@ def clear(host: Host, prefix: str) -> None:
 
 
 def fill(host: Host, release: str, python: str, payload: str, index_url: t.Optional[str]) -> None:
-    """Make the environment of a release from the archive that the controller has sent, all of it or nothing."""
+    """Make the environment of a release from the controller's archive; after an error nothing of it is left."""
     try:
         _fill(host, release, python, payload, index_url)
     except NodeError as error:
@@ -125,7 +125,7 @@ def _fill(host: Host, release: str, python: str, payload: str, index_url: t.Opti
     host.run(["tar", "-xzf", payload, "-C", f"{release}/payload"])
     host.run([python, "-m", "venv", release])
     _libraries(host, release, index_url)
-    # The daemon's sources go where its libraries are: to install it by pip would be to build it.
+    # The daemon's sources are copied to its libraries, since pip would have to build it.
     own = f"{release}/bin/python"
     site = host.run([own, "-I", "-c", SITE]).out.strip()
     host.run(["cp", "-R", f"{release}/payload/package/src/gpu_plugin", f"{site}/gpu_plugin"])
@@ -142,7 +142,7 @@ def _libraries(host: Host, release: str, index_url: t.Optional[str]) -> None:
         pip += ["--no-index", "--find-links", f"{release}/payload/wheels"]
         index_url = None
     listed = f"{release}/payload/package/requirements.txt"
-    # No configuration but ours: pip reads no file where that is the null device, and takes an empty variable for none.
+    # No configuration but ours: pip reads no file if that is the null device, and ignores empty variables.
     # The address may hold a password: other users can read a process's command line, but not its environment.
     env = {name: "" for name in os.environ if name.startswith("PIP_")}
     env.update(PIP_CONFIG_FILE=os.devnull, PIP_INDEX_URL=index_url or "")
@@ -154,7 +154,10 @@ def _libraries(host: Host, release: str, index_url: t.Optional[str]) -> None:
 
 
 def _installed(host: Host, argv: t.Sequence[str], env: t.Mapping[str, str]) -> None:
-    """Have pip trust what the node does, unless the play's environment says what; it may be older than pip's own."""
+    """Run pip with the node's store of authorities, unless the play's environment names one.
+
+    If that does not have the authority, pip is run with its own, which may be newer.
+    """
     store = next(filter(host.exists, STORES), "")
     if not store or os.environ.get(STORE):
         host.run(argv, env=env)
@@ -168,17 +171,22 @@ def _installed(host: Host, argv: t.Sequence[str], env: t.Mapping[str, str]) -> N
 
 
 def masked(text: str, url: str) -> str:
-    """Return a text without the password that an address has; a user without a password is a token."""
-    user, separator, password = _userinfo(url).partition(":")
+    """Return a text without the password of an address; a user without a password is a token."""
+    userinfo = urlsplit(url).netloc.rpartition("@")[0]
+    user, separator, password = userinfo.partition(":")
     secret = password if separator else user
-    for word in sorted({_userinfo(url), secret, unquote(secret)}, key=len, reverse=True):
+    for word in sorted({userinfo, secret, unquote(secret)}, key=len, reverse=True):
         if word:
             text = text.replace(word, MASK)
     return text
 
 
 def checked(url: t.Optional[str]) -> t.Optional[str]:
-    """Return an address that pip can use; what is refused is named without its password."""
+    """Return an address that pip can use.
+
+    Raises:
+        InputError: if it is none, without its password.
+    """
     if not url:
         return None
     try:
@@ -193,17 +201,13 @@ def checked(url: t.Optional[str]) -> t.Optional[str]:
     return url
 
 
-def _userinfo(url: str) -> str:
-    return urlsplit(url).netloc.rpartition("@")[0]
-
-
 def complete(host: Host, release: str) -> None:
-    """Write down what a release has, which makes it one that can be used."""
+    """Record the files of a release, which makes it usable."""
     host.write(f"{release}/{COMPLETE}", json.dumps(_measured(host, release)) + "\n", mode=0o644)
 
 
 def damage(host: Host, release: str) -> str:
-    """Return what is wrong with a release, empty where nothing is. Files are told by sizes and times."""
+    """Return the fault of a release, empty if it has none. Files are compared by size and time."""
     try:
         made = json_data.loads(host.read(f"{release}/{COMPLETE}") or "")
     except ValueError:
@@ -215,9 +219,8 @@ def damage(host: Host, release: str) -> str:
         return ""
     opened = sorted(path for path, size in _sizes(host, release).items() if size.is_open)
     if opened:
-        return (
-            f"not only root can write to {counted(len(opened), 'file')} of it, such as {opened[0]}"
-        )
+        files = counted(len(opened), "file")
+        return f"not only root can write to {files} of it, such as {opened[0]}"
     return "its files are others than it was made of"
 
 
@@ -225,7 +228,7 @@ def damage(host: Host, release: str) -> str:
 def replacing(host: Host, release: str) -> t.Iterator[None]:
     """Make a release in a with statement, in place of a damaged one, which is restored if that fails.
 
-    A killed run may have left the damaged release under another name, where it is the only one: it is restored first.
+    A killed run may have left the damaged release, as the only one, under another name: it is restored first.
     """
     aside = f"{release}{ASIDE}{secrets.token_hex(8)}"
     for path in _set_aside(host, release):

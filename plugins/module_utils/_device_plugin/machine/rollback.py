@@ -1,7 +1,7 @@
 # Copyright (c) 2026, the gpu.node authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""Puts back what the daemon served with, where what came after it does not become ready."""
+"""Restores the last release that served if a new one does not become ready."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ MANAGER, DRA = f"{UNITS}/{mps.UNIT}", f"{UNITS}/{DRA_UNIT}"
 
 
 @dataclasses.dataclass(frozen=True)
-class Kept:
+class Proven:
     """A release and the texts of the configuration and the unit with which it served.
 
     ``manager`` is the unit of the MPS manager, which names its release too, and ``dra`` that of the DRA driver;
-    each is empty where there was none.
+    each is empty if there was none.
     """
 
     release: str
@@ -36,25 +36,25 @@ class Kept:
     dra: str = ""
 
 
-def proven(state: PluginState, config_file: str) -> t.Optional[Kept]:
-    """Return what the daemon runs on, if it serves with it; None where that is not shown."""
+def proven(state: PluginState, config_file: str) -> t.Optional[Proven]:
+    """Return the release and the texts that the daemon serves with, None unless it is known to serve."""
     release, texts = state.services.daemon.release, state.files.texts
     if serving(state) or not release or release not in state.release.releases:
         return None
     config, unit = texts.get(config_file), texts.get(f"{UNITS}/{UNIT}")
     unit_texts = (texts.get(MANAGER) or "", texts.get(DRA) or "")
-    return None if config is None or unit is None else Kept(release, config, unit, *unit_texts)
+    return None if config is None or unit is None else Proven(release, config, unit, *unit_texts)
 
 
-def render(record: Kept) -> str:
-    """Return the text of the file that outlives a run."""
+def render(record: Proven) -> str:
+    """Return the text of the record, which outlives a run."""
     return json.dumps(dataclasses.asdict(record), indent=2) + "\n"
 
 
-def parse(text: t.Optional[str]) -> t.Optional[Kept]:
-    """Return what the file says; None where it is missing, torn or of another shape."""
+def parse(text: t.Optional[str]) -> t.Optional[Proven]:
+    """Return the record from its text; None if it is missing, torn or of another shape."""
     try:
-        record = Kept(**json_data.loads(text or ""))
+        record = Proven(**json_data.loads(text or ""))
     except (ValueError, TypeError):
         return None
     texts = all(isinstance(value, str) for value in dataclasses.astuple(record))
@@ -62,7 +62,7 @@ def parse(text: t.Optional[str]) -> t.Optional[Kept]:
 
 
 def tries(steps: t.Iterable[Step]) -> bool:
-    """Return whether steps end with a daemon that has to serve, after which nothing is kept any more."""
+    """Return whether steps end with a daemon that has to serve, after which the record is removed."""
     restarts = {"restart", "wait"}
     return any(step.action in restarts and step.params.get("unit", UNIT) == UNIT for step in steps)
 
@@ -70,8 +70,8 @@ def tries(steps: t.Iterable[Step]) -> bool:
 class Rollback:
     """Restores a release with its configuration and its unit.
 
-    What is kept is in a file, so that a run which follows one that was killed knows of it: what it
-    finds on the node was never shown to work.
+    They are in a record, for the run after one that was killed: the files that it finds on the node were never proven
+    to work.
     """
 
     def __init__(self, host: Host, prefix: str, desired: DesiredPlugin) -> None:
@@ -80,33 +80,34 @@ class Rollback:
         config, units = desired.configs[desired.config_file], desired.units
         further_units = (mps.UNIT, DRA_UNIT) if desired.owners.dra else (mps.UNIT,)
         texts = (units.get(unit, "") for unit in (UNIT, *further_units))
-        self._desired = Kept(desired.digest, config, *texts)
+        self._desired = Proven(desired.digest, config, *texts)
         self._path = f"{prefix}/rollback.json"
         self._served = False
 
     def remember(self, state: PluginState) -> None:
-        """Keep what serves now; what does not leaves in place what an earlier run has kept."""
+        """Record the present release if it serves; otherwise the record of an earlier run stays."""
         record = None if self._served else proven(state, self._config)
-        if record and self.kept() != record:
+        if record and self.read() != record:
             self._host.write(self._path, render(record), mode=0o600)
 
     def forget(self) -> None:
-        """Keep nothing any more: what is there now serves."""
+        """Remove the record, since the present release serves."""
         self._served = True
         self._host.remove(self._path)
 
-    def kept(self) -> t.Optional[Kept]:
-        """Return what is kept, if it is all there still."""
+    def read(self) -> t.Optional[Proven]:
+        """Return the record, None if its release is not there any more."""
         record = parse(self._host.read(self._path))
         made = f"{self._prefix}/releases/{record.release}/.complete" if record else ""
         return record if made and self._host.exists(made) else None
 
     def put_back(self, error: NodeError, wait: t.Callable[[], None]) -> t.NoReturn:
-        """Put back what is kept and restart the daemon; ``wait`` returns when it serves.
+        """Restore the recorded release and restart the daemon; ``wait`` returns when it serves.
 
-        Raises ``error`` where there is nothing to put back, and else one that tells both stories.
+        Raises:
+            NodeError: ``error`` if there is nothing to restore, otherwise one with the result of the restart.
         """
-        record = self.kept()
+        record = self.read()
         if record is None or record == self._desired:
             raise error
         host = self._host
@@ -123,8 +124,8 @@ class Rollback:
             wait()
         except NodeError as second:
             problem = f"{error.message}; what ran before was restored, but {second.message}"
-            how = {"cause": error.cause, "hint": error.hint}
-            raise NodeError(problem, **how, rolled_back=False) from error
+            texts = {"cause": error.cause, "hint": error.hint}
+            raise NodeError(problem, **texts, rolled_back=False) from error
         self.forget()
         if record.dra:
             host.run(["systemctl", "enable", DRA_UNIT], check=False)

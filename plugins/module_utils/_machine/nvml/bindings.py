@@ -1,7 +1,7 @@
 # Copyright (c) 2026, the gpu.node authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""NVIDIA's bindings in the device plugin's environment. They are a file of Python alone, which each Python can load."""
+"""NVIDIA's bindings in the device plugin's environment, a file of pure Python that any Python can import."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ FOLDERS = "/opt/gpu-node/current/lib/python3*/site-packages"
 
 
 def of_environment(name: str, folders: str = FOLDERS) -> t.Any:
-    """Return a module of the environment, None where it has none; nothing else of the environment is imported."""
+    """Import a module of the environment and nothing else of it; None if it isn't there."""
     spec = importlib.machinery.PathFinder.find_spec(name, glob.glob(folders))
     if spec is None or spec.loader is None:
         return None

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, the gpu.node authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""Calls of pynvml, which is imported here and nowhere else: its errors become ours."""
+"""Calls of pynvml, which only this module imports, and whose errors become ours."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ HEARD: contextvars.ContextVar[t.Callable[[], None]] = contextvars.ContextVar(
 
 
 def doing(task: str) -> t.Callable[[F], F]:
-    """Turn pynvml's errors into ours."""
+    """Decorate a function so that pynvml's errors become NvmlError with this task."""
 
     def wrap(function: F) -> F:
         @functools.wraps(function)
@@ -50,7 +50,7 @@ def doing(task: str) -> t.Callable[[F], F]:
 def or_none(
     codes: t.Container[int], ask: t.Callable[..., t.Any], *args: t.Any, **more: t.Any
 ) -> t.Any:
-    """Return an answer of NVML's, None where it is one of these errors."""
+    """Return an answer of NVML, None if it is one of these errors."""
     try:
         return ask(*args, **more)
     except pynvml.NVMLError as error:
@@ -62,7 +62,11 @@ def or_none(
 
 
 def reported(ask: t.Callable[..., T], *args: t.Any) -> t.Optional[T]:
-    """Return an answer, None where the GPU or the driver has none. pynvml's error: the GPU is lost or wants a reset."""
+    """Return an answer of NVML, None if the GPU or the driver has none.
+
+    Raises:
+        pynvml.NVMLError: if the GPU is lost or needs a reset.
+    """
     try:
         return ask(*args)
     except pynvml.NVMLError as error:
@@ -72,7 +76,7 @@ def reported(ask: t.Callable[..., T], *args: t.Any) -> t.Optional[T]:
 
 
 def asking(name: str) -> t.Callable[..., t.Any]:
-    """Return what pynvml has by a name, which bindings that are not there or older lack: not supported then."""
+    """Return a function or structure of pynvml by name; its call raises "not supported" if the bindings lack it."""
 
     def call(*args: t.Any) -> t.Any:
         ask = getattr(pynvml, name, None)
@@ -84,7 +88,7 @@ def asking(name: str) -> t.Callable[..., t.Any]:
 
 
 def ask_text(ask: t.Callable[..., t.Any], *args: t.Any) -> str:
-    """Return a text of NVML's. What is not UTF-8 in it is replaced, since a driver may have read anything."""
+    """Return a text of NVML. What is not UTF-8 in it is replaced, since a driver may have read anything."""
     try:
         return text(ask(*args))
     except UnicodeDecodeError as error:
@@ -94,7 +98,7 @@ def ask_text(ask: t.Callable[..., t.Any], *args: t.Any) -> str:
 
 
 def listed(ask: t.Callable[..., t.Any], kind: t.Any, *args: t.Any) -> t.List[t.Any]:
-    """Return the values of a call that tells first how many there are, and fills an array then."""
+    """Return the values of a function that is called for their number, then to fill an array."""
     count = ctypes.c_uint()
     ask(*args, None, ctypes.byref(count))
     if count.value > MOST_LISTED:
@@ -105,10 +109,10 @@ def listed(ask: t.Callable[..., t.Any], kind: t.Any, *args: t.Any) -> t.List[t.A
 
 
 def text(value: t.Any) -> str:
-    """Return NVML's text, which older bindings give as bytes."""
+    """Return a text of NVML, which is bytes in older bindings."""
     return value.decode(errors="replace") if isinstance(value, bytes) else str(value)
 
 
 def instance(number: t.Optional[int]) -> t.Optional[int]:
-    """Return an instance's id, None where it is NVML's number for none."""
+    """Return an instance's id, None if it is NVML's number for none."""
     return None if number in (None, 0xFFFFFFFF) else number

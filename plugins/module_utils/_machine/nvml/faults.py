@@ -1,9 +1,9 @@
 # Copyright (c) 2026, the gpu.node authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""What GPUs tell of their condition, of faults, and of how they can be reset. To be used while NVML is open.
+"""The condition of GPUs, their faults, and how they can be reset. To be used while NVML is open.
 
-Bindings and drivers that do not have a question yet tell nothing of it: the branches are those of NVML's change log.
+Older bindings and drivers lack some functions; the branches are those of NVML's change log.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import ctypes
 import typing as t
 
 from ..._base.gpu import NOT_SUPPORTED, Condition, Fabric, FaultSigns, Rows
-from .calls import INVALID_ARGUMENT, ask_text, doing, or_none, pynvml, reported
+from .calls import INVALID_ARGUMENT, ask_text, asking, doing, or_none, pynvml, reported
 
 # Fields' numbers, which older bindings have no names for: NVML_FI_DEV_GET_GPU_RECOVERY_ACTION of 565 and later, and
 # NVML_FI_DEV_RESET_STATUS and _DRAIN_AND_RESET_STATUS of the branches before, from 550 on.
@@ -24,20 +24,28 @@ GENERATIONS: t.Mapping[int, int] = {1: 1, 2: 2, 3: 2, 4: 3, 5: 3, 6: 4, 7: 5, 8:
 
 @doing("looking a GPU up by its PCI address")
 def at(address: str) -> t.Any:
-    """Return NVML's handle of the GPU at an address. NvmlError: it is lost, or the driver has none there."""
+    """Return NVML's handle of the GPU at a PCI address.
+
+    Raises:
+        NvmlError: if it is lost, or the driver has none there.
+    """
     return pynvml.nvmlDeviceGetHandleByPciBusId(address.encode())
 
 
 @doing("reading what names a GPU")
 def named(handle: t.Any) -> t.Tuple[int, str]:
-    """Return a GPU's index, and its board's serial number, empty where it has none."""
+    """Return a GPU's index, and its board's serial number, empty if it has none."""
     index = int(pynvml.nvmlDeviceGetIndex(handle))
     return index, str(reported(ask_text, pynvml.nvmlDeviceGetSerial, handle) or "")
 
 
 @doing("reading the GPU's condition")
 def condition(handle: t.Any) -> Condition:
-    """Return the condition of the GPU with this handle. NvmlError: it is lost or wants a reset."""
+    """Return the condition of a GPU.
+
+    Raises:
+        NvmlError: if it is lost or needs a reset.
+    """
     persistence = reported(pynvml.nvmlDeviceGetPersistenceMode, handle)
     return Condition(
         fault_signs(handle),
@@ -55,12 +63,16 @@ def condition(handle: t.Any) -> Condition:
 
 @doing("reading the signs of a GPU's faults")
 def fault_signs(handle: t.Any) -> FaultSigns:
-    """Return what the GPU with this handle tells of its faults. NvmlError: it is lost or wants a reset."""
+    """Return the signs of faults that a GPU reports.
+
+    Raises:
+        NvmlError: if it is lost or needs a reset.
+    """
     # Not supported while there are MIG instances.
-    rows = _asked("nvmlDeviceGetRemappedRows", handle)
+    rows = reported(asking("nvmlDeviceGetRemappedRows"), handle)
     sram = _filled("nvmlDeviceGetSramEccErrorStatus", "c_nvmlEccSramErrorStatus_v1_t", handle)
-    repair = _asked("nvmlDeviceGetRepairStatus", handle)
-    unrepairable = _asked("nvmlDeviceGetUnrepairableMemoryFlag_v1", handle)
+    repair = reported(asking("nvmlDeviceGetRepairStatus"), handle)
+    unrepairable = reported(asking("nvmlDeviceGetUnrepairableMemoryFlag_v1"), handle)
     fabric = _filled("nvmlDeviceGetGpuFabricInfoV", "c_nvmlGpuFabricInfo_v2_t", handle)
     return FaultSigns(
         recovery=reported(_recovery, handle),
@@ -74,41 +86,37 @@ def fault_signs(handle: t.Any) -> FaultSigns:
 
 @doing("reading a GPU's virtualization mode")
 def virtualization(handle: t.Any) -> t.Optional[int]:
-    """Return NVML's number of the mode: 0 none, 1 passthrough, 2 a vGPU guest, 3 and 4 a host; None where not told."""
-    mode = _asked("nvmlDeviceGetVirtualizationMode", handle)
+    """Return NVML's number of the mode: 0 none, 1 passthrough, 2 a vGPU guest, 3 and 4 a host; None if not known."""
+    mode = reported(asking("nvmlDeviceGetVirtualizationMode"), handle)
     return None if mode is None else int(mode)
 
 
 @doing("reading a GPU's generation of NVLink")
 def nvlink(handle: t.Any) -> t.Optional[int]:
-    """Return the generation of a GPU's first NVLink, 0 where it has none, None where it is not known."""
-    version = or_none(
-        (NOT_SUPPORTED, INVALID_ARGUMENT), pynvml.nvmlDeviceGetNvLinkVersion, handle, 0
-    )
+    """Return the generation of a GPU's first NVLink, 0 if it has none, None if it is not known."""
+    codes = (NOT_SUPPORTED, INVALID_ARGUMENT)
+    version = or_none(codes, pynvml.nvmlDeviceGetNvLinkVersion, handle, 0)
     return 0 if version is None else GENERATIONS.get(int(version))
 
 
-def _asked(name: str, *args: t.Any) -> t.Any:
-    """Return an answer, None where the GPU, the driver or the bindings have none."""
-    ask = getattr(pynvml, name, None)
-    return None if ask is None else reported(ask, *args)
-
-
 def _filled(name: str, kind: str, handle: t.Any) -> t.Any:
-    """Return a struct that the driver fills, None where it or the bindings have none."""
+    """Return a structure that the driver fills, None if the driver or the bindings lack it."""
     make = getattr(pynvml, kind, None)
     if make is None:
         return None
-    struct = make()
-    return None if _asked(name, handle, ctypes.byref(struct)) is None else struct
+    structure = make()
+    answer = reported(asking(name), handle, ctypes.byref(structure))
+    return None if answer is None else structure
 
 
 def _recovery(handle: t.Any) -> t.Optional[int]:
-    """Return what the driver asks for; a branch before 565 can ask for no more than two of it."""
+    """Return the recovery action that the driver asks for; branches before 565 know only two of them."""
     fields = pynvml.nvmlDeviceGetFieldValues(handle, [RECOVERY, RESET, DRAIN_AND_RESET])
-    asked, reset, drain = (None if field.nvmlReturn else int(field.value.uiVal) for field in fields)
-    if asked is not None:
-        return asked
+    action, reset, drain = (
+        None if field.nvmlReturn else int(field.value.uiVal) for field in fields
+    )
+    if action is not None:
+        return action
     if reset:
         return ASKS_RESET
     if drain:

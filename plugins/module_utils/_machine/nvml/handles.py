@@ -1,7 +1,7 @@
 # Copyright (c) 2026, the gpu.node authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""What there is on a GPU, by the handles of its parts: profiles, instances and processes."""
+"""The parts of a GPU by their handles: profiles, instances and processes."""
 
 from __future__ import annotations
 

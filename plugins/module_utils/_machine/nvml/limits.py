@@ -1,17 +1,18 @@
 # Copyright (c) 2026, the gpu.node authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""Memory limits of cgroups, which drivers from 615 on keep. To be used while NVML is open."""
+"""Memory limits of cgroups, in drivers from 615 on. To be used while NVML is open."""
 
 from __future__ import annotations
 
 import typing as t
 
 from ..._base.gpu import FUNCTION_NOT_FOUND, NOT_FOUND, NOT_SUPPORTED, NvmlError
-from .calls import doing, or_none, pynvml
+from .calls import doing, pynvml
 
 MOST = 0xFFFFFFFFFFFFFFFF  # NVML_DEVICE_MEMORY_LIMIT_MAX: no limit
 FUNCTION = "nvmlDeviceSetMemoryLimits_v1"
+READING, LIMITING = "reading the memory limits of a cgroup", "limiting the memory of a cgroup"
 # A driver that keeps limits for itself says either of a cgroup that has none.
 NONE_SET = (NOT_FOUND, NOT_SUPPORTED)
 
@@ -27,43 +28,42 @@ NO_LIMITS = Limits(0, MOST)
 
 
 def known() -> bool:
-    """Return whether pynvml knows the functions; whether the driver has them, a call tells."""
+    """Return whether pynvml has the functions; the driver may lack them all the same."""
     return hasattr(pynvml, FUNCTION)
 
 
+@doing(READING)
 def memory_limits(uuid: str, cgroup: str) -> Limits:
-    """Return the limits of a cgroup, named by its full path, on a GPU. NvmlError: it can't be asked."""
+    """Return the limits of a cgroup, named by its full path, on a GPU.
+
+    Raises:
+        NvmlError: if they can't be read.
+    """
     if not known():
-        raise NvmlError(FUNCTION_NOT_FOUND, "reading the memory limits of a cgroup")
-    return _read(uuid, cgroup)
-
-
-def set_memory_limits(uuid: str, cgroup: str, limits: Limits) -> None:
-    """Limit a cgroup on a GPU. NvmlError: it can't be."""
-    if not known():
-        raise NvmlError(FUNCTION_NOT_FOUND, "limiting the memory of a cgroup")
-    _set(uuid, cgroup, limits)
-
-
-@doing("reading the memory limits of a cgroup")
-def _read(uuid: str, cgroup: str) -> Limits:
+        raise NvmlError(FUNCTION_NOT_FOUND, READING)
     handle = pynvml.nvmlDeviceGetHandleByUUID(uuid)
     limits = pynvml.c_nvmlGetMemoryLimits_v1_t()
     limits.nameSpace = cgroup.encode()
-    if or_none(NONE_SET, _get, handle, limits) is None:
-        return NO_LIMITS
+    try:
+        pynvml.nvmlDeviceGetMemoryLimits_v1(handle, limits)
+    except pynvml.NVMLError as error:
+        if error.value in NONE_SET:
+            return NO_LIMITS
+        raise
     return Limits(limits.softLimit, limits.hardLimit)
 
 
-def _get(handle: t.Any, structure: t.Any) -> t.Any:
-    pynvml.nvmlDeviceGetMemoryLimits_v1(handle, structure)
-    return structure
+@doing(LIMITING)
+def set_memory_limits(uuid: str, cgroup: str, limits: Limits) -> None:
+    """Limit the memory of a cgroup on a GPU.
 
-
-@doing("limiting the memory of a cgroup")
-def _set(uuid: str, cgroup: str, limits: Limits) -> None:
-    asked = pynvml.c_nvmlSetMemoryLimits_v1_t()
-    asked.nameSpace = cgroup.encode()
-    asked.softLimit, asked.hardLimit = limits
+    Raises:
+        NvmlError: if it can't be limited.
+    """
+    if not known():
+        raise NvmlError(FUNCTION_NOT_FOUND, LIMITING)
+    request = pynvml.c_nvmlSetMemoryLimits_v1_t()
+    request.nameSpace = cgroup.encode()
+    request.softLimit, request.hardLimit = limits
     handle = pynvml.nvmlDeviceGetHandleByUUID(uuid)
-    pynvml.nvmlDeviceSetMemoryLimits_v1(handle, asked)
+    pynvml.nvmlDeviceSetMemoryLimits_v1(handle, request)

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, the gpu.node authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""Workload power profiles, which GPUs from Blackwell on have. To be used while NVML is open."""
+"""Workload power profiles, of GPUs from Blackwell on. To be used while NVML is open."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ BITS = 32
 
 
 class PowerProfiles(t.NamedTuple):
-    """The profiles that were asked for, those that are enforced, and all of the board with whom each conflicts."""
+    """The requested and the enforced profiles, and all profiles of the board with those that each conflicts with."""
 
     requested: Profiles
     enforced: Profiles
@@ -24,22 +24,42 @@ class PowerProfiles(t.NamedTuple):
 
 
 def power_profiles(handle: t.Any) -> PowerProfiles:
-    """Return what there is of them. pynvml's error: the GPU, the driver or pynvml has none."""
+    """Return the profiles of a GPU.
+
+    Raises:
+        pynvml.NVMLError: if the GPU, the driver or pynvml has none.
+    """
     current = _current(handle)
-    requested, enforced = current.requestedProfilesMask, current.enforcedProfilesMask
-    return PowerProfiles(_names(requested), _names(enforced), _board(handle))
+    info = pynvml.c_nvmlWorkloadPowerProfileProfilesInfo_v1_t()
+    asking("nvmlDeviceWorkloadPowerProfileGetProfilesInfo")(handle, ctypes.byref(info))
+    return PowerProfiles(
+        _names(current.requestedProfilesMask),
+        _names(current.enforcedProfilesMask),
+        {
+            profile_name(number): _names(info.perfProfile[number].conflictingmask)
+            for number in _numbers(info.perfProfilesMask)
+        },
+    )
 
 
 def request_profiles(handle: t.Any, desired: Profiles) -> None:
-    """Ask for these profiles and for no others. pynvml's error: the GPU does not take them."""
+    """Request these profiles and no others.
+
+    Raises:
+        pynvml.NVMLError: if the GPU does not take them.
+    """
     before = _names(_current(handle).requestedProfilesMask)
-    # Nothing says that an empty mask overwrites, so that none is wanted is said by clearing what there is.
-    operation, mask = (OVERWRITE, desired) if desired else (CLEAR, before)
-    if or_none(MISSING, _update, handle, operation, mask) is None:
+    # It is not documented that an empty mask overwrites, so no profiles are requested by clearing those that there are.
+    operation, profiles = (OVERWRITE, desired) if desired else (CLEAR, before)
+    if or_none(MISSING, _update, handle, operation, profiles) is None:
+        # Drivers before 590 only add profiles or take some away.
         gone = tuple(profile for profile in before if profile not in desired)
-        for name, profiles in (("Clear", gone), ("Set", desired)):
+        for verb, profiles in (("Clear", gone), ("Set", desired)):
             if profiles:
-                _request(name, handle, profiles)
+                request = pynvml.c_nvmlWorkloadPowerProfileRequestedProfiles_v1_t()
+                _fill(request.requestedProfilesMask, profiles)
+                call = f"nvmlDeviceWorkloadPowerProfile{verb}RequestedProfiles"
+                asking(call)(handle, ctypes.byref(request))
 
 
 def _names(mask: t.Any) -> Profiles:
@@ -47,13 +67,14 @@ def _names(mask: t.Any) -> Profiles:
 
 
 def _numbers(mask: t.Any) -> t.List[int]:
-    return [n for n in range(MOST_PROFILES) if mask.mask[n // BITS] >> n % BITS & 1]
+    bits = (mask.mask[number // BITS] >> number % BITS & 1 for number in range(MOST_PROFILES))
+    return [number for number, bit in enumerate(bits) if bit]
 
 
 def _fill(mask: t.Any, profiles: Profiles) -> None:
-    for n in map(profile_number, profiles):
-        if n is not None:
-            mask.mask[n // BITS] |= 1 << n % BITS
+    for number in map(profile_number, profiles):
+        if number is not None:
+            mask.mask[number // BITS] |= 1 << number % BITS
 
 
 def _current(handle: t.Any) -> t.Any:
@@ -62,25 +83,9 @@ def _current(handle: t.Any) -> t.Any:
     return result
 
 
-def _board(handle: t.Any) -> t.Dict[str, Profiles]:
-    structure = pynvml.c_nvmlWorkloadPowerProfileProfilesInfo_v1_t()
-    asking("nvmlDeviceWorkloadPowerProfileGetProfilesInfo")(handle, ctypes.byref(structure))
-    entries = structure.perfProfile  # by their ids
-    board = _numbers(structure.perfProfilesMask)
-    return {profile_name(n): _names(entries[n].conflictingmask) for n in board}
-
-
 def _update(handle: t.Any, operation: int, profiles: Profiles) -> int:
-    asked = asking("c_nvmlWorkloadPowerProfileUpdateProfiles_v1_t")()
-    asked.operation = operation
-    _fill(asked.updateProfilesMask, profiles)
-    asking("nvmlDeviceWorkloadPowerProfileUpdateProfiles_v1")(handle, ctypes.byref(asked))
+    request = asking("c_nvmlWorkloadPowerProfileUpdateProfiles_v1_t")()
+    request.operation = operation
+    _fill(request.updateProfilesMask, profiles)
+    asking("nvmlDeviceWorkloadPowerProfileUpdateProfiles_v1")(handle, ctypes.byref(request))
     return 0
-
-
-def _request(verb: str, handle: t.Any, profiles: Profiles) -> None:
-    """Add profiles or take some away, as drivers before 590 do."""
-    asked = pynvml.c_nvmlWorkloadPowerProfileRequestedProfiles_v1_t()
-    _fill(asked.requestedProfilesMask, profiles)
-    call = f"nvmlDeviceWorkloadPowerProfile{verb}RequestedProfiles"
-    asking(call)(handle, ctypes.byref(asked))

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, the gpu.node authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""What GPUs tell of themselves besides their MIG instances. To be used while NVML is open."""
+"""Readings of GPUs besides their MIG instances. To be used while NVML is open."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ NOT_THERE = (NOT_SUPPORTED, FUNCTION_NOT_FOUND, INVALID_ARGUMENT, VERSION_MISMAT
 
 @doing("reading the GPU's brand")
 def brand(handle: t.Any) -> t.Optional[int]:
-    """Return NVML's number of the brand of the GPU with this handle, None where there is none."""
+    """Return NVML's number of a GPU's brand, None if there is none."""
     number = or_none(NOT_THERE, pynvml.nvmlDeviceGetBrand, handle)
     return None if number is None else int(number)
 
 
 @doing("reading the GPU's serial number")
 def serial(handle: t.Any) -> str:
-    """Return the serial number of the board of the GPU with this handle, empty where it has none."""
+    """Return the serial number of a GPU's board, empty if it has none."""
     return or_none(NOT_THERE, ask_text, pynvml.nvmlDeviceGetSerial, handle) or ""
 
 
@@ -45,7 +45,11 @@ class MigAttributes(t.NamedTuple):
 
 @doing("reading the attributes of a MIG device")
 def attributes(device: MigDevice) -> MigAttributes:
-    """Return what a MIG device has; NvmlError when it is gone."""
+    """Return the attributes of a MIG device.
+
+    Raises:
+        NvmlError: if it is gone.
+    """
     values = pynvml.nvmlDeviceGetAttributes_v2(pynvml.nvmlDeviceGetHandleByUUID(device.uuid))
     return MigAttributes(
         memory_mib=values.memorySizeMB,
@@ -62,7 +66,7 @@ def attributes(device: MigDevice) -> MigAttributes:
 
 @doing("reading a GPU's NVLink fabric")
 def clique(gpu: Gpu) -> t.Optional[str]:
-    """Return the fabric's cluster and clique, ``UUID.number``; None where it has not joined one."""
+    """Return the fabric's cluster and clique, ``UUID.number``; None if the GPU has joined none."""
     handle = pynvml.nvmlDeviceGetHandleByUUID(gpu.uuid)
     info = pynvml.c_nvmlGpuFabricInfo_v2_t()
     joined = or_none(NOT_THERE, pynvml.nvmlDeviceGetGpuFabricInfoV, handle, ctypes.byref(info))

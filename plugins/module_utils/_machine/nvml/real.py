@@ -58,7 +58,7 @@ def open_nvml(library: str = "") -> t.Iterator[Nvml]:
 
 
 def _model(gpu: Gpu) -> t.Tuple[t.Any, ...]:
-    """Return what GPUs have in common whose MIG profiles are the same."""
+    """Return the key of GPUs that have the same MIG profiles."""
     return (gpu.name, gpu.pci_device_id, gpu.pci_subsystem_id, gpu.memory_total)
 
 
@@ -96,7 +96,7 @@ class Nvml:
 
     @doing("counting GPUs")
     def count(self) -> int:
-        """Return how many GPUs there are, to begin a look at them."""
+        """Return the number of GPUs, and forget the handles of the last look at them."""
         self._handles.clear()  # a GPU that was taken away makes others' handles invalid
         result = int(pynvml.nvmlDeviceGetCount())
         if result > MOST_GPUS:
@@ -226,15 +226,9 @@ class Nvml:
         for profile in self.gi_profiles(gpu):
             for gi in handles.instances(handle, profile.id, compute=False):
                 info = pynvml.nvmlGpuInstanceGetInfo(gi)
-                instances.append(
-                    GpuInstance(
-                        info.id,
-                        info.profileId,
-                        info.placement.start,
-                        info.placement.size,
-                        tuple(self._compute_instances(gpu, gi, info.profileId)),
-                    )
-                )
+                start, size = info.placement.start, info.placement.size
+                cis = tuple(self._compute_instances(gpu, gi, info.profileId))
+                instances.append(GpuInstance(info.id, info.profileId, start, size, cis))
         return sorted(instances, key=lambda instance: instance.start)
 
     def _compute_instances(
@@ -320,14 +314,12 @@ class Nvml:
 
 
 def inventory(nvml: Nvml) -> Inventory:
-    """Return what there is. A GPU whose MIG devices can't be read is part of it, with the error."""
+    """Return the GPUs with their MIG devices, or the error if a GPU's MIG devices can't be read."""
     gpus, broken = nvml.gpus()
-    devices = tuple(_devices(nvml, gpu) for gpu in gpus)
-    return Inventory(nvml.driver_version(), devices, tuple(broken))
-
-
-def _devices(nvml: Nvml, gpu: Gpu) -> GpuDevices:
-    try:
-        return GpuDevices(gpu, tuple(nvml.mig_devices(gpu)))
-    except (NvmlError, LookupError) as error:  # LookupError: instances went while being read
-        return GpuDevices(gpu, error=error)
+    devices = []
+    for gpu in gpus:
+        try:
+            devices.append(GpuDevices(gpu, tuple(nvml.mig_devices(gpu))))
+        except (NvmlError, LookupError) as error:  # LookupError: instances went while being read
+            devices.append(GpuDevices(gpu, error=error))
+    return Inventory(nvml.driver_version(), tuple(devices), tuple(broken))

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, the gpu.node authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""What a GPU is set to, and setting it. To be used while NVML is open."""
+"""The settings of a GPU. To be used while NVML is open."""
 
 from __future__ import annotations
 
@@ -31,7 +31,11 @@ from .profiles import power_profiles, request_profiles
 
 @doing("reading the settings of a GPU")
 def settings(handle: t.Any) -> SettingsTold:
-    """Return what the GPU with this handle is set to. NvmlError: it is lost or wants a reset."""
+    """Return the settings of a GPU.
+
+    Raises:
+        NvmlError: if it is lost or needs a reset.
+    """
     ask = _Reader(handle)
     limits = ask(POWER, pynvml.nvmlDeviceGetPowerManagementLimitConstraints)
     mode = ask(COMPUTE, pynvml.nvmlDeviceGetComputeMode)
@@ -52,17 +56,16 @@ def settings(handle: t.Any) -> SettingsTold:
     }
     memory = ask(MEMORY_CLOCKS, pynvml.nvmlDeviceGetSupportedMemoryClocks)
     graphics = memory and ask(GPU_CLOCKS, pynvml.nvmlDeviceGetSupportedGraphicsClocks, max(memory))
-    # Older GPUs tell of clocks too, and lock none.
-    generation = (
-        reported(pynvml.nvmlDeviceGetArchitecture, handle) or pynvml.NVML_DEVICE_ARCH_AMPERE
-    )
+    # Older GPUs report clocks too, but can't lock them.
+    architecture = reported(pynvml.nvmlDeviceGetArchitecture, handle)
+    architecture = architecture or pynvml.NVML_DEVICE_ARCH_AMPERE
     clocks = {
-        name: (min(those), max(those))
-        for name, those, since in (
+        name: (min(supported), max(supported))
+        for name, supported, first in (
             (GPU_CLOCKS, graphics, pynvml.NVML_DEVICE_ARCH_VOLTA),
             (MEMORY_CLOCKS, memory, pynvml.NVML_DEVICE_ARCH_AMPERE),
         )
-        if those and generation >= since
+        if supported and architecture >= first
     }
     kinds = {GPU_CLOCKS: pynvml.NVML_CLOCK_GRAPHICS, MEMORY_CLOCKS: pynvml.NVML_CLOCK_MEM}
     runs = {name: reported(pynvml.nvmlDeviceGetClockInfo, handle, kinds[name]) for name in clocks}
@@ -81,7 +84,7 @@ def settings(handle: t.Any) -> SettingsTold:
 
 
 class _Reader:
-    """Asks for settings, and tells those that can't be read from those that the GPU does not have."""
+    """Reads settings, and keeps the errors of those that the GPU has but that can't be read."""
 
     def __init__(self, handle: t.Any) -> None:
         self._handle = handle
@@ -97,7 +100,7 @@ class _Reader:
             return None
 
     def flag(self, name: str, ask: t.Callable[..., t.Any]) -> t.Optional[bool]:
-        """Return a mode that is on or off, None where there is none."""
+        """Return a mode that is on or off, None if there is none."""
         value = self(name, ask)
         return None if value is None else bool(value)
 
@@ -108,14 +111,18 @@ def _known(values: t.Mapping[str, Value]) -> t.Dict[str, Value]:
 
 @doing("reading the persistence mode of a GPU")
 def persistent(handle: t.Any) -> t.Optional[bool]:
-    """Return the persistence mode of the GPU with this handle, which it tells also where it wants a reset."""
+    """Return a GPU's persistence mode, which it reports even if it needs a reset."""
     mode = reported(pynvml.nvmlDeviceGetPersistenceMode, handle)
     return None if mode is None else bool(mode)
 
 
 @doing("setting a GPU")
 def set_to(handle: t.Any, name: str, value: Value) -> None:
-    """Set one setting of the GPU with this handle; clocks to None for no lock. NvmlError: the GPU does not take it."""
+    """Set one setting of a GPU; clocks to None for no lock.
+
+    Raises:
+        NvmlError: if the GPU does not take it.
+    """
     if name == POWER_PROFILES:
         request_profiles(handle, t.cast(Profiles, value))
     elif isinstance(value, tuple):

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, the gpu.node authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""Asking a driver that may never answer, in a thread that nobody waits for any longer than he wants to."""
+"""Questions to a driver that may never answer, in threads that are waited for only so long."""
 
 from __future__ import annotations
 
@@ -14,19 +14,23 @@ from concurrent.futures import Future
 
 from ..._base.gpu import TIMEOUT, NvmlError
 
-LATE = 10.0  # seconds that are waited for NVML where there is nothing to go on with
+LATE = 10.0  # seconds to wait for NVML if nothing else can be done
 T = t.TypeVar("T")
 
 
 def within(seconds: float, task: str, ask: t.Callable[[], T]) -> T:
-    """Return what NVML answers. NvmlError: the answer does not come in time, or is one."""
+    """Return the answer of NVML.
+
+    Raises:
+        NvmlError: if NVML does not answer in time, or with an error.
+    """
     return all_within(seconds, task, {task: ask})[task].result()
 
 
 def all_within(
     seconds: float, task: str, asks: t.Mapping[str, t.Callable[[], T]]
 ) -> t.Dict[str, Future[T]]:
-    """Ask all at once, and return of each what ``outcome`` does; NvmlError of those that are late."""
+    """Ask all at once, and return the outcome of each by its name; that of late ones is an NvmlError."""
     answers: queue.SimpleQueue[t.Tuple[str, Future[T]]] = queue.SimpleQueue()
 
     def work(name: str) -> None:
@@ -48,12 +52,12 @@ def all_within(
 
 
 def begin(work: t.Callable[[], None]) -> None:
-    """Do something in a thread that keeps no process from its end."""
+    """Start work in a daemon thread, which keeps no process from its end."""
     threading.Thread(target=work, name="nvml of a gpu", daemon=True).start()
 
 
 def outcome(ask: t.Callable[[], T]) -> Future[T]:
-    """Ask, and return what has the answer or raises the error, in whatever thread it is asked for its result."""
+    """Ask, and return a future with the answer or the error, for any thread."""
     result: Future[T] = Future()
     try:
         result.set_result(ask())

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, the gpu.node authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""What capabilities ask of a package manager: apt, dnf and zypper answer it."""
+"""The interface of the package managers apt, dnf and zypper."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ class OutOfOrder(NoWay):
 
 
 def tail(completed: Completed) -> str:
-    """Return the end of what a command has said, and its first error where that has not come so late."""
+    """Return the end of a command's output, after its first error if that came earlier."""
     lines = [line for line in f"{completed.out}\n{completed.err}".split("\n") if line.strip()]
     early = next((at for at, line in enumerate(lines[:-20]) if ERROR.match(line)), None)
     if early is None:
@@ -66,14 +66,19 @@ def failure(argv: t.Sequence[str], completed: Completed) -> NodeError:
 class PackageManager(abc.ABC):
     """A node's package manager, through its own commands.
 
-    ``timeout`` is how long to wait where another process holds its lock, in seconds, ``purpose`` what
-    errors say that is installed, ``variable`` the role's variable that has the timeout. ``warnings`` are what its
-    commands have said that stops nothing, such as that a repository does not answer.
+    Args:
+        host: The node.
+        timeout: How many seconds to wait for another process that holds its lock.
+        purpose: What is installed, for errors.
+        variable: The role's variable that has the timeout.
+
+    Attributes:
+        warnings: Problems that stop nothing, such as a repository that does not answer.
     """
 
     environment: t.Mapping[str, str] = {}
     tool = ""
-    # How an error says that a package is on hold, how that ends, and what else is in the way.
+    # Terms for errors: a package on hold, the command that ends that, and other obstacles.
     on_hold, unhold, obstacles = "", "", ""
 
     def __init__(self, host: Host, timeout: float, purpose: str, variable: str = "") -> None:
@@ -85,7 +90,7 @@ class PackageManager(abc.ABC):
 
     @property
     def unexplained(self) -> str:
-        """Return the next step where it is not known what is in the way of a transaction."""
+        """Return the next step if it is not known what is in the way of a transaction."""
         return f"look at the packages that {self.tool} names: {self.obstacles} is in the way"
 
     @abc.abstractmethod
@@ -130,16 +135,15 @@ class PackageManager(abc.ABC):
     # --- looking ---
 
     def packages(self) -> t.Dict[str, Package]:
-        """Return the packages that are there or on hold.
+        """Return the packages that are installed or on hold.
 
-        What another process has begun looks as what a killed one has left: its end is waited for.
+        A transaction of another process looks like one that was killed, so its end is waited for.
         """
         deadline = time.monotonic() + self._timeout
         while True:
             result = self._packages()
-            whole = not self.interrupted() and not any(
-                package.broken for package in result.values()
-            )
+            broken = any(package.broken for package in result.values())
+            whole = not self.interrupted() and not broken
             if whole or not _holder(self._host, "", self._locks()):
                 return result
             if time.monotonic() >= deadline:
@@ -156,26 +160,26 @@ class PackageManager(abc.ABC):
 
     @abc.abstractmethod
     def known(self, prefix: str) -> t.List[str]:
-        """Return the names of the packages that begin so, offered or installed."""
+        """Return the names of the packages, offered or installed, that begin with a prefix."""
 
     def relations(self, names: t.Collection[str]) -> Relations:
-        """Return what the versions that are offered of packages depend on, where that can be asked."""
+        """Return what the offered versions of packages depend on, if the package manager can be asked."""
         return {}
 
     def dependencies(self, names: t.Collection[str]) -> t.FrozenSet[str]:
-        """Return all that installed packages need, they themselves among it, where that can be asked."""
+        """Return installed packages and all that they need, if the package manager can be asked."""
         return frozenset()
 
     def unneeded(self, change: Change) -> t.Set[str]:
-        """Return what came as a dependency and nothing needs after a transaction, where that can be asked."""
+        """Return the dependencies that nothing needs after a transaction, if the package manager can be asked."""
         return set()
 
     def owners(self, paths: t.Sequence[str]) -> t.Dict[str, str]:
-        """Return the packages that files are of, by their paths, where that can be asked."""
+        """Return the packages of files, by path, if the package manager can be asked."""
         return {}
 
     def interrupted(self) -> bool:
-        """Return whether a transaction was killed, where there is a journal of them."""
+        """Return whether a transaction was killed, if there is a journal of them."""
         return False
 
     def sources(self) -> t.Tuple[Source, ...]:
@@ -183,7 +187,7 @@ class PackageManager(abc.ABC):
         return ()
 
     def check_sources(self, files: t.Mapping[str, str], removed: t.Collection[str] = ()) -> None:  # noqa: B027
-        """Try whether the package manager reads its sources once ``files`` are written and others are removed.
+        """Check that the package manager can read its sources once ``files`` are written and others are removed.
 
         Raises:
             NodeError: if it can't.
@@ -191,26 +195,26 @@ class PackageManager(abc.ABC):
 
     @abc.abstractmethod
     def preview_sources(self, files: t.Mapping[str, str], removed: t.Collection[str]) -> str:
-        """Fetch the lists of other sources for this process alone, and return what was wrong with that.
+        """Fetch the lists of other sources for this process alone, and return the problems of that.
 
-        Until the preview ends, everything that is asked for is asked of these: the node's sources with ``files``
-        written, by their paths, and others removed. Of a source that does not answer it is what the node's lists have.
+        Until the preview ends, all queries use these: the node's sources with ``files`` written, by their paths, and
+        others removed. Of a source that does not answer they use the node's lists.
         """
 
     @abc.abstractmethod
     def end_preview(self) -> None:
-        """Ask the node's own sources again."""
+        """Use the node's own sources again."""
 
     def automatic(self) -> t.FrozenSet[str]:
-        """Return the packages that only came because others depend on them."""
+        """Return the packages that were installed only as dependencies."""
         return frozenset()
 
     def trusted(self) -> t.Tuple[str, ...]:
-        """Return the keys that all repositories are believed for, as rpm names them."""
+        """Return the keys that are trusted for all repositories, as rpm names them."""
         return ()
 
     def removal(self, names: t.Collection[str]) -> Removal:
-        """Return what the removal of packages that are there comes to: what others need stays."""
+        """Return the result of removing installed packages: those that other packages need stay."""
         ours = set(names)
         dependencies: t.Set[str] = set()
         users: t.Set[str] = set()
@@ -220,12 +224,11 @@ class PackageManager(abc.ABC):
                 break
             users |= dragged - ours
             dependencies |= needed
-        return Removal(
-            tuple(sorted(ours - dependencies)), tuple(sorted(dependencies)), tuple(sorted(users))
-        )
+        ours -= dependencies
+        return Removal(tuple(sorted(ours)), tuple(sorted(dependencies)), tuple(sorted(users)))
 
     def leftover(self, names: t.Collection[str], along: t.Collection[str]) -> t.Tuple[str, ...]:
-        """Return those of the names that nothing needs, and what came ``along`` and only these need."""
+        """Return those of the names that nothing else needs, with those of ``along`` that only they need."""
         return self.removal({*names, *along}).packages
 
     @abc.abstractmethod
@@ -234,10 +237,14 @@ class PackageManager(abc.ABC):
 
     @abc.abstractmethod
     def simulate(self, change: Change) -> Simulation:
-        """Return what a transaction would do; NodeError when there is no way."""
+        """Return what a transaction would do.
+
+        Raises:
+            NodeError: if there is no way to carry it out.
+        """
 
     def _no_way(self, completed: Completed, change: Change, verb: str = "install") -> NodeError:
-        """Return the error where the command finds no way, with what is on hold and in the way."""
+        """Return the error of a command that finds no way, with the packages on hold that are in the way."""
         stuck, hint = self._stuck(f"{completed.out}\n{completed.err}", change)
         suffix = f" while {', '.join(stuck)} is {self.on_hold}" if stuck else ""
         return NoWay(
@@ -247,24 +254,24 @@ class PackageManager(abc.ABC):
         )
 
     def _stuck(self, refusal: str, change: Change) -> t.Tuple[t.Sequence[str], str]:
-        """Return what is on hold of what a refusal names, and the next step."""
+        """Return the packages on hold that a refusal names, and the next step."""
         named = set(re.findall(r"[A-Za-z0-9][A-Za-z0-9_+.-]+", refusal))
         stuck = held(named - change.holds, self.packages())
         hint = self._pinned(named) or self.unexplained
         return stuck, f"{self.unhold} {' '.join(stuck)}" if stuck else hint
 
     def _pinned(self, names: t.Collection[str]) -> str:
-        """Say which of the user's own preferences are about packages, where there is such a thing."""
+        """Return a hint about the user's preferences for packages, if the package manager has them."""
         return ""
 
     # --- changing ---
 
     @abc.abstractmethod
     def update(self) -> str:
-        """Fetch the package lists and return what was wrong with it; some failing is no failure."""
+        """Fetch the package lists and return the problems; a source that fails is no failure."""
 
     def update_aside(self) -> bool:
-        """Fetch lists for this process alone, and tell whether that is possible; the node keeps its own."""
+        """Fetch lists for this process alone, and return whether that is possible; the node keeps its own."""
         return False
 
     @abc.abstractmethod
@@ -272,15 +279,15 @@ class PackageManager(abc.ABC):
         """Install and remove packages, in one transaction."""
 
     def fetch(self, change: Change) -> None:  # noqa: B027
-        """Download what a change installs, where that is a step of its own."""
+        """Download what a change installs, if that is a step of its own."""
 
     def restore(self, change: Change, automatic: t.Collection[str]) -> None:
-        """Put packages back as they were; those of ``automatic`` came as dependencies."""
+        """Restore packages; those of ``automatic`` were installed as dependencies."""
         self.change(change)
 
     @abc.abstractmethod
     def by_hand(self, change: Change) -> str:
-        """Return the command with which a person puts packages back."""
+        """Return the command with which a person restores packages."""
 
     @abc.abstractmethod
     def purge(self, names: t.Sequence[str]) -> None:
@@ -291,52 +298,58 @@ class PackageManager(abc.ABC):
         """Finish what a killed transaction has begun."""
 
     def finish(self, names: t.Collection[str]) -> None:
-        """Repair what concerns ``names`` or keeps the package manager from working."""
+        """Repair the packages ``names``, and what keeps the package manager from working."""
         self.repair()
 
     def check_repair(self) -> None:  # noqa: B027
-        """Raise NodeError if it is known before that a repair fails."""
+        """Check that a repair can succeed.
+
+        Raises:
+            NodeError: if it is known to fail.
+        """
 
     @abc.abstractmethod
     def hold(self, names: t.Sequence[str]) -> None:
         """Keep packages at the version that is installed."""
 
     def check_hold(self) -> None:  # noqa: B027
-        """Refuse where packages cannot be kept at their version; NodeError says what is missing."""
+        """Check that packages can be kept at their version.
+
+        Raises:
+            NodeError: if they can't, with what is missing.
+        """
 
     @abc.abstractmethod
     def release(self, names: t.Sequence[str]) -> None:
         """Take packages off hold."""
 
     def clean(self) -> None:  # noqa: B027
-        """Remove what a killed run left of our own."""
+        """Remove the files of ours that a killed run has left."""
 
     def trust(self, path: str) -> None:  # noqa: B027
-        """Believe a key for all repositories, where sources don't name their own."""
+        """Trust a key for all repositories, if sources don't name their own."""
 
     def distrust(self, keys: t.Sequence[str]) -> None:  # noqa: B027
-        """Forget keys, where they don't go with their files."""
+        """Stop trusting keys, if that doesn't follow from removing their files."""
 
 
 def _holder(host: Host, output: str, locks: t.Iterable[str]) -> str:
     """Return the process that a package manager names, or that has a lock: "7 (apt-get, apt-daily.service)"."""
-    named = HELD_BY.search(output)
-    pids = [int(named[1])] if named else []
+    match = HELD_BY.search(output)
+    pids = [int(match[1])] if match else []
     pids += [pid for pid in map(host.lock_holder, locks) if pid]
-    return _described(host, pids[0]) if pids else ""
-
-
-def _described(host: Host, pid: int) -> str:
+    if not pids:
+        return ""
+    pid = pids[0]
     name = printable(_proc(host, pid, "comm").strip())
     cgroups = paths(_proc(host, pid, "cgroup"), _proc(host, 1, "cgroup"))
     units = (cgroup.rsplit("/", 1)[-1] for cgroup in cgroups if cgroup.endswith(UNITS))
-    unit = next(units, "")
-    description = ", ".join(filter(None, (name, unit)))
+    description = ", ".join(filter(None, (name, next(units, ""))))
     return f"{pid} ({description})" if description else str(pid)
 
 
 def _proc(host: Host, pid: int, name: str) -> str:
-    """Return a file of a process, empty where it has ended."""
+    """Return a file of a process, empty if the process has ended."""
     try:
         return host.read(f"/proc/{pid}/{name}") or ""
     except NodeError:

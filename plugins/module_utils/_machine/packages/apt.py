@@ -27,7 +27,7 @@ from .apt_sources import UNREADABLE, AptSources, complaints
 
 PREFERENCES = "/etc/apt/preferences"
 OWN_PREFERENCES = "/var/lib/gpu-node/apt-preferences"
-# confdef takes the default where there is one, confold keeps the user's file where there is none.
+# confdef takes the default if there is one, otherwise confold keeps the user's file.
 CONFIG_FILES = ("--force-confdef", "--force-confold")
 FORCE = ("--no-install-recommends", "--allow-change-held-packages", "--allow-downgrades")
 REMOVE_TORN = "--force-remove-reinstreq"
@@ -43,7 +43,7 @@ class Apt(AptSources):
         "DEBIAN_FRONTEND": "noninteractive",
         "APT_LISTCHANGES_FRONTEND": "none",
         "UCF_FORCE_CONFFOLD": "1",
-        # It must not restart containerd. Ubuntu's own mode is out where it is not run at all.
+        # needrestart must not restart containerd. Ubuntu has a mode of its own, so it does not run at all.
         "NEEDRESTART_MODE": "l",
         "NEEDRESTART_SUSPEND": "1",
     }
@@ -59,7 +59,7 @@ class Apt(AptSources):
     # --- looking ---
 
     def _packages(self) -> t.Dict[str, Package]:
-        # Without the pattern those that are only on hold are missing.
+        # Without the pattern packages that are only on hold are missing.
         command = ["dpkg-query", "-W", "-f", apt.DPKG_FORMAT, "*"]
         return apt.parse_packages(self._host.run(command).out)
 
@@ -70,7 +70,7 @@ class Apt(AptSources):
         return self._look(["apt-cache", "pkgnames", prefix]).out.split()
 
     def relations(self, names: t.Collection[str]) -> Relations:
-        # It fails where it does not know one of them.
+        # It fails if it does not know one of them.
         command = self._of(["apt-cache", "show", *names])
         return apt.parse_relations(self._host.run(command, check=False).out)
 
@@ -87,11 +87,16 @@ class Apt(AptSources):
     def _needed(self, names: t.Set[str]) -> t.Tuple[t.Set[str], t.Set[str]]:
         removed = self._simulate_purge(names)
         if removed is None:
-            return self._needed_by_dpkg(names)
+            # dpkg looks only at the packages that would be removed.
+            command = ["dpkg", REMOVE_TORN, "--no-act", "--purge", *sorted(names)]
+            completed = self._call(command, check=False)
+            needs = apt.parse_removal(f"{completed.out}\n{completed.err}")
+            users = {user for user, _package in needs} - names
+            return users, {package for user, package in needs if user in users} & names or names
         dragged = removed - names
         if not dragged:
             return dragged, set()
-        # Where apt does not tell what they need, it may be any of them.
+        # If apt does not say what they need, it may be any of them.
         return dragged, names & self.dependencies(dragged) or names
 
     def dependencies(self, names: t.Collection[str]) -> t.FrozenSet[str]:
@@ -99,7 +104,7 @@ class Apt(AptSources):
         return apt.parse_dependencies(self._call_offline([*command, *sorted(names)]).out)
 
     def leftover(self, names: t.Collection[str], along: t.Collection[str]) -> t.Tuple[str, ...]:
-        # apt refuses to simulate the removal of what a package on hold needs, so it is asked what is unneeded.
+        # apt refuses to simulate the removal of dependencies of a package on hold, so it lists unneeded packages.
         free = self.removal(names).packages
         if not free:
             return ()
@@ -107,32 +112,24 @@ class Apt(AptSources):
         completed = self._call_offline(["apt-get", *options, *free], check=False)
         return tuple(sorted({*names, *along} & {*apt.parse_simulation(completed.out).removed}))
 
-    def _needed_by_dpkg(self, names: t.Set[str]) -> t.Tuple[t.Set[str], t.Set[str]]:
-        """Return the same by dpkg, which asks only for the packages that would go."""
-        command = ["dpkg", REMOVE_TORN, "--no-act", "--purge", *sorted(names)]
-        completed = self._call(command, check=False)
-        needs = apt.parse_removal(f"{completed.out}\n{completed.err}")
-        users = {user for user, _package in needs} - names
-        return users, {package for user, package in needs if user in users} & names or names
-
     def _simulate_purge(self, names: t.Iterable[str]) -> t.Optional[t.Set[str]]:
-        """Return what a removal would take, None if apt refuses every transaction."""
-        # Our holds are released before; solver 3.0 would refuse to tell what would go along.
+        """Return the packages that a removal would take, None if apt refuses every transaction."""
+        # Our holds are released before; solver 3.0 would refuse to say what else would be removed.
         options = ["--simulate", "--ignore-hold", "-o", "APT::Solver=internal"]
         options += ["--allow-change-held-packages", "purge"]
         command = ["apt-get", *options, *sorted(names)]
         completed = self._call_offline(command, check=False)
-        if completed.rc != 0 and apt.refuses_all(f"{completed.out}\n{completed.err}"):
+        if completed.rc == 0:
+            return set(apt.parse_simulation(completed.out).removed)
+        if apt.refuses_all(f"{completed.out}\n{completed.err}"):
             return None
-        if completed.rc != 0:
-            raise failure(command, completed)
-        return set(apt.parse_simulation(completed.out).removed)
+        raise failure(command, completed)
 
     def _preferences(self) -> t.Dict[str, str]:
         """Return the files of the user's preferences, by their paths."""
-        there = self._host.listdir(f"{PREFERENCES}.d")
         # Those that are called as ours are written with the repository that the user names.
-        paths = [f"{PREFERENCES}.d/{name}" for name in there if OTHERS_NAME.fullmatch(name)]
+        names = filter(OTHERS_NAME.fullmatch, self._host.listdir(f"{PREFERENCES}.d"))
+        paths = [f"{PREFERENCES}.d/{name}" for name in names]
         return {path: self._host.read(path) or "" for path in (PREFERENCES, *paths)}
 
     def _pinned(self, names: t.Collection[str]) -> str:
@@ -157,22 +154,17 @@ class Apt(AptSources):
             raise self._refused(completed) or self._no_way(completed, change)
         simulation = apt.parse_simulation(completed.out)
         self._respect({*simulation.new} - change.packages.keys() if change.pins else ())
-        self._warn_of_pins(change)
-        return simulation
-
-    def _warn_of_pins(self, change: Change) -> None:
-        """Warn of the user's preferences that an exact version overrules."""
+        # Warn of the user's preferences that an exact version overrules.
         chosen = {name: version for name, version in change.packages.items() if version}
         files = self._preferences()
         policies = self.policies(sorted(chosen)) if apt.pins_of(files, chosen) else {}
         for path, names in apt.overruled_pins(files, chosen, policies).items():
-            version = apt.upstream(chosen[names[0]])
-            self.warnings[f"version {version} overrules {path}, which pins {', '.join(names)}"] = (
-                None
-            )
+            pinned, version = ", ".join(names), apt.upstream(chosen[names[0]])
+            self.warnings[f"version {version} overrules {path}, which pins {pinned}"] = None
+        return simulation
 
     def _refused(self, completed: Completed) -> t.Optional[OutOfOrder]:
-        """Return the error if apt refuses whatever is asked for, since packages that are there are not in order."""
+        """Return the error if apt refuses all transactions, since installed packages are not in order."""
         output = f"{completed.out}\n{completed.err}"
         if not apt.refuses_all(output):
             return None
@@ -187,7 +179,7 @@ class Apt(AptSources):
         )
 
     def _respect(self, names: t.Collection[str]) -> None:
-        """Refuse what the user's preferences keep away in every version, which pins of ours would overrule."""
+        """Refuse packages that the user's preferences bar in every version, which pins of ours would overrule."""
         known = self.policies(sorted(names)) if names else {}
         barred = [name for name in sorted(names) if name in known and not known[name].versions]
         if barred:
@@ -202,7 +194,7 @@ class Apt(AptSources):
             self._carry_out(change, [*pins, *_install_command(change)])
 
     def _carry_out(self, change: Change, command: t.Sequence[str]) -> None:
-        """Carry a transaction out over what is not in order: apt also tries to configure that, and may fail."""
+        """Carry out a transaction. It succeeds if apt fails only to configure packages that were broken before."""
         if self.interrupted():
             self._configure_all()
         before = self._broken()
@@ -213,11 +205,8 @@ class Apt(AptSources):
         except NodeError:
             after = self._packages()
             broken = broken_of(after)
-            if (
-                self.interrupted()
-                or not broken.keys() <= before.keys()
-                or not change.is_done(after)
-            ):
+            as_before = broken.keys() <= before.keys()
+            if self.interrupted() or not as_before or not change.is_done(after):
                 raise
             self._warn_of(broken)
 
@@ -237,7 +226,7 @@ class Apt(AptSources):
         return frozenset(self._call_offline(["apt-mark", "showauto"]).out.split())
 
     def restore(self, change: Change, automatic: t.Collection[str]) -> None:
-        # They are in apt's archive where the sources no longer have them.
+        # They are in apt's archive if the sources no longer have them.
         self._carry_out(change, [*FORCE, "--purge", "install", *self._requested(change)])
         if automatic:
             self._call(["apt-mark", "auto", *sorted(automatic)])
@@ -275,23 +264,20 @@ class Apt(AptSources):
             self._change(["-o", f"Dpkg::Options::={REMOVE_TORN}", "purge", *names])
         except Locked:
             raise
-        except NodeError as error:
-            self._purge_by_dpkg(names, error)
-
-    def _purge_by_dpkg(self, names: t.Sequence[str], error: NodeError) -> None:
-        """Remove what apt has left, since it also fails at packages of others; raise ``error`` if anything stays."""
-        if self.interrupted():
-            self._configure_all()
-        left = still_there(names, self._packages())
-        if left:
-            self._call(["dpkg", REMOVE_TORN, "--purge", *left], check=False)
-        if still_there(left, self._packages()):
-            raise error
-        self._warn_of(self._broken())
+        except NodeError:
+            # apt also fails at packages of others: dpkg removes what it has left.
+            if self.interrupted():
+                self._configure_all()
+            left = still_there(names, self._packages())
+            if left:
+                self._call(["dpkg", REMOVE_TORN, "--purge", *left], check=False)
+            if still_there(left, self._packages()):
+                raise
+            self._warn_of(self._broken())
 
     @contextlib.contextmanager
     def _pins(self, change: Change) -> t.Iterator[t.List[str]]:
-        """Give apt's options that keep packages at versions, for one call."""
+        """Yield apt's options that keep packages at versions, for one call."""
         try:
             if change.pins:
                 text = preferences(change.pins, self._host.read(PREFERENCES) or "")
@@ -323,16 +309,14 @@ class Apt(AptSources):
             completed = self._call(["apt-get", "--simulate", *_repair(packages)], check=False)
             if completed.rc == 0 or not torn:
                 break
-        if completed.rc == 0:
-            return
-        error = self._refused(completed) or self._refused(
-            self._call(["apt-get", "check"], check=False)
-        )
-        if error:
-            raise error
+        if completed.rc != 0:
+            error = self._refused(completed)
+            error = error or self._refused(self._call(["apt-get", "check"], check=False))
+            if error:
+                raise error
 
     def _configure_all(self) -> None:
-        """Finish what a killed dpkg has begun, as far as that is possible."""
+        """Finish what a killed dpkg has begun, as far as possible."""
         self._call(["dpkg", *CONFIG_FILES, "--configure", "-a"], check=False)
 
     def repair(self) -> None:

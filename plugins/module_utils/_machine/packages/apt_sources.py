@@ -1,7 +1,7 @@
 # Copyright (c) 2026, the gpu.node authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""apt's sources: what is in their files, and whether apt reads them."""
+"""apt's sources: their files, and whether apt can read them."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ LISTS = "/var/lib/apt/lists"
 
 
 class AptSources(PackageManager):
-    """The part of apt that has to do with its sources."""
+    """The part of apt that reads its sources."""
 
     # Lists that were fetched for this process alone.
     _aside: t.Optional[tempfile.TemporaryDirectory[str]] = None
@@ -40,23 +40,18 @@ class AptSources(PackageManager):
     _parts: t.Sequence[str] = ()
 
     def _look(self, command: t.Sequence[str]) -> Completed:
-        """Run a command that reads apt's sources; where our own file keeps it from that, it is left out."""
+        """Run a command that reads apt's sources, without our own file if apt can't read them because of it."""
         completed = self._host.run(self._of(command), check=False)
-        if completed.rc != 0 and self._leave_out_own():
-            completed = self._host.run(self._of(command), check=False)
+        if completed.rc != 0 and not self._readable:
+            own = self._own_files()
+            if own and not self._read_sources({}, own):
+                self._readable = contextlib.ExitStack()
+                self._parts = _options(self._readable.enter_context(self._trial_folder({}, own)))
+                completed = self._host.run(self._of(command), check=False)
         if completed.rc != 0:
             self.check_sources({})
             return self._call(self._of(command))
         return completed
-
-    def _leave_out_own(self) -> bool:
-        """Have apt read its sources without our own file, and return whether that helps."""
-        own = set(filter(self._is_own, self._parts_there()))
-        if self._readable or not own or self._read_sources({}, own):
-            return False
-        self._readable = contextlib.ExitStack()
-        self._parts = _options(self._readable.enter_context(self._trial_folder({}, own)))
-        return True
 
     def _read_own(self) -> None:
         """Have apt read all of its sources again."""
@@ -65,14 +60,6 @@ class AptSources(PackageManager):
             self._readable, self._parts = None, ()
 
     def sources(self) -> t.Tuple[Source, ...]:
-        sources = self._sources()
-        if all(source.has_all_architectures for source in sources):
-            return sources
-        native = self._host.run(["dpkg", "--print-architecture"]).out.strip()
-        return tuple(source for source in sources if source.has_architecture(native))
-
-    def _sources(self) -> t.Tuple[Source, ...]:
-        """Return the entries of all architectures."""
         host = self._host
         sources = parse_one_line(host.read("/etc/apt/sources.list") or "")
         for name in host.listdir(FOLDER):
@@ -83,10 +70,13 @@ class AptSources(PackageManager):
                 text = host.read(path) or ""
                 if path != OWN_SOURCES or not text.startswith(apt.HEADER):
                     sources += parse_deb822(text)
-        return tuple(sources)
+        if all(source.has_all_architectures for source in sources):
+            return tuple(sources)
+        native = host.run(["dpkg", "--print-architecture"]).out.strip()
+        return tuple(source for source in sources if source.has_architecture(native))
 
     def _call_offline(self, command: t.Sequence[str], *, check: bool = True) -> Completed:
-        """Run a command that needs no sources, without them where apt can't read them."""
+        """Run a command that needs no sources, without them if apt can't read them."""
         completed = self._call(command, check=False)
         if completed.rc != 0 and UNREADABLE in completed.err:
             completed = self._call([command[0], *NO_SOURCES, *command[1:]], check=False)
@@ -101,7 +91,7 @@ class AptSources(PackageManager):
             if not files:
                 self._read_own()
             return
-        ours = {*written, *filter(self._is_own, self._parts_there())}
+        ours = {*written, *self._own_files()}
         if self._read_sources({}, ours):
             raise NodeError(
                 "apt can't read the node's package sources",
@@ -115,15 +105,15 @@ class AptSources(PackageManager):
             "node's own entry yourself, then run again",
         )
 
-    def _parts_there(self) -> t.List[str]:
-        """Return the files in the folder of sources that apt reads."""
+    def _own_files(self) -> t.Set[str]:
+        """Return the sources files that were written by gpu.node."""
         names = self._host.listdir(FOLDER)
-        return [f"{FOLDER}/{name}" for name in names if name.endswith((".list", ".sources"))]
-
-    def _is_own(self, path: str) -> bool:
-        """Return whether a sources file was written by gpu.node."""
-        is_named = path.startswith(f"{FOLDER}/gpu-node") and path.endswith(".sources")
-        return is_named and (self._host.read(path) or "").startswith(WRITTEN)
+        paths = [
+            f"{FOLDER}/{name}"
+            for name in names
+            if name.startswith("gpu-node") and name.endswith(".sources")
+        ]
+        return {path for path in paths if (self._host.read(path) or "").startswith(WRITTEN)}
 
     def _read_sources(self, files: t.Mapping[str, str], removed: t.Collection[str]) -> str:
         """Return why apt can't read its sources with other files in their folder, empty if it can."""
@@ -135,7 +125,7 @@ class AptSources(PackageManager):
     def _trial_folder(
         self, files: t.Mapping[str, str], removed: t.Collection[str]
     ) -> t.ContextManager[str]:
-        """Give a copy of the folders of sources and preferences in which files are written and removed."""
+        """Yield a copy of the folders of sources and preferences in which files are written and removed."""
         folders = (FOLDER, PREFERENCES_FOLDER)
         paths = [f"{folder}/{name}" for folder in folders for name in self._host.listdir(folder)]
         texts = changed_texts(self._host, paths, files, removed)
@@ -163,14 +153,14 @@ class AptSources(PackageManager):
         return self._aside is not None
 
     def _fetch_aside(self) -> t.Tuple[str, Completed]:
-        """Fetch the lists into a folder that goes with this process, and return it and what apt has said."""
+        """Fetch the lists into a folder that is removed with this process; return it and the result of apt."""
         self._aside = tempfile.TemporaryDirectory(prefix="gpu-node-lists-")
         os.mkdir(f"{self._aside.name}/partial")
         completed = self._call(self._of(["apt-get", "-q", "update"]), check=False)
         return self._aside.name, completed
 
     def _of(self, command: t.Sequence[str]) -> t.List[str]:
-        """Return a command that reads the lists that were fetched aside, where some were."""
+        """Return a command with the options to read the lists that were fetched aside, if any were."""
         options = [*self._parts]
         if self._aside is not None:
             options += ["-o", f"Dir::State::lists={self._aside.name}/"]
@@ -180,7 +170,7 @@ class AptSources(PackageManager):
 
 
 def complaints(completed: Completed) -> str:
-    """Return what apt-get update has complained of last."""
+    """Return the last warnings and errors of apt-get update."""
     lines = [line for line in completed.err.split("\n") if line.startswith(("W:", "E:"))]
     return "; ".join(lines[-4:])
 

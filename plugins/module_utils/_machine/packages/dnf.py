@@ -20,7 +20,7 @@ from .trial import trial_folder
 DNF_LOCKS = "/etc/dnf/plugins/versionlock.list"
 PROGRAM = "/usr/bin/dnf"
 DNF5_LOCKS = "/etc/dnf/versionlock.toml"
-# Who writes one of these is at work; dnf 5 would wait for as long as that takes.
+# A process that has locked one of these for writing is at work; dnf 5 would wait for as long as that takes.
 GUARDS = (
     "/var/lib/dnf/system-repo.lock",
     "/usr/lib/sysimage/rpm/.rpm.lock",
@@ -32,7 +32,7 @@ ANYWAY = "--setopt=disable_excludes=*"
 # Locks of ours would hide versions; those of others are respected by the plan.
 QUERY = ("repoquery", "--available")
 UNLOCKED = ("--disableplugin=versionlock", "--setopt=exit_on_lock=True")
-# So that dnf names each repository that does not answer; the user's setting would have it end, or pass over it unsaid.
+# So that dnf names each repository that does not answer; by the user's setting it may fail, or skip it silently.
 ALL_ANSWER = "--setopt=*.skip_if_unavailable=False"
 NO_WEAK = "--setopt=install_weak_deps=False"
 KEEP = "--setopt=clean_requirements_on_remove=False"
@@ -42,12 +42,12 @@ class Dnf(Rpm):
     """dnf 4, whose plugin versionlock keeps packages at their version."""
 
     tool, unhold = "dnf", "remove the lock: dnf versionlock delete"
-    # What needs no repository asks none.
+    # For commands that need no repository.
     offline = "--disablerepo=*"
     _unlocked: t.Tuple[str, ...] = UNLOCKED
     _query: t.Tuple[str, ...] = (*QUERY, "--showduplicates", "--qf", rpm.DNF_FORMAT)
     _everywhere: t.Tuple[str, ...] = ("--disable-modular-filtering",)
-    # The user's exclusions, with dnf 5 locks as well; what is removed is ours.
+    # Ignores the user's exclusions, with dnf 5 also locks, for packages of ours that are removed.
     _anyway = "--disableexcludes=all"
 
     def __init__(self, *values: t.Any) -> None:
@@ -96,7 +96,7 @@ class Dnf(Rpm):
         return "; ".join(self.unanswered.values()) if completed.rc == 0 else tail(completed)
 
     def update_aside(self) -> bool:
-        # dnf's cache is no state of the node: whatever asks dnf for anything fetches what has expired there.
+        # dnf's cache is no state of the node: any command of dnf fetches lists that have expired.
         return self._refresh().rc == 0
 
     def _refresh(self) -> Completed:
@@ -133,7 +133,7 @@ class Dnf(Rpm):
     def simulate(self, change: Change) -> Simulation:
         completed = self._transaction(change, dry=True)
         dnf_transaction = rpm.parse_dnf_transaction(completed.out)
-        # dnf passes over what it cannot install, and says of nothing else that there is nothing to do.
+        # dnf skips packages that it can't install, and reports that there is nothing to do if there are no others.
         if any(not rpm.has(dnf_transaction, name) for name in self._lacking(change)):
             raise self._no_way(completed, change)
         return dnf_transaction
@@ -149,11 +149,8 @@ class Dnf(Rpm):
         # Scripts of packages print errors of their own, and dnf's shell ends with status 0 whatever happened in it.
         if lacking or left:
             states = {"not installed": lacking, "still there": left}
-            parts = [
-                f"{name}: {', '.join(dict.fromkeys(state))}"
-                for name, state in states.items()
-                if state
-            ]
+            lists = {state: ", ".join(dict.fromkeys(names)) for state, names in states.items()}
+            parts = [f"{state}: {names}" for state, names in lists.items() if names]
             raise NodeError(
                 f"dnf could not carry out the transaction ({'; '.join(parts)})",
                 cause=tail(completed),
@@ -206,7 +203,7 @@ class Dnf(Rpm):
             argv = ["dnf", ALL_ANSWER, *self._sources(), *command]
             completed = self._call(argv, check=False, stdin=stdin)
             name, reason = rpm.parse_unanswered(completed.err)
-            # What a plugin of dnf says of a repository of its own stops nothing.
+            # A message of a plugin of dnf about a repository of its own stops nothing.
             if completed.rc == 0 or not name or name in self.unanswered:
                 break
             self.unanswered[name] = reason
@@ -223,17 +220,13 @@ class Dnf(Rpm):
         return [*(option for options in known for option in options), *off]
 
     def module(self, command: t.Sequence[str], *, check: bool = False) -> str:
-        """Call ``dnf module`` and return what it prints, nothing where it fails and may."""
+        """Call ``dnf module`` and return its output, empty if it fails and ``check`` is not set."""
         completed = self._dnf(["--assumeyes", "module", *command], check=check)
         return completed.out if completed.rc == 0 else ""
 
     def _transaction(self, change: Change, *, dry: bool = False) -> Completed:
         lines = [f"module enable {change.stream}"] if change.stream else []
-        packages = change.packages.items()
-        lines += [
-            f"install {name}-{version}" if version else f"install {name}"
-            for name, version in packages
-        ]
+        lines += [f"install {package}" for package in _requested(change)]
         lines += [f"remove {name}" for name in change.remove]
         command = ["--assumeno" if dry else "-y", *UNLOCKED, KEEP, NO_WEAK]
         command += ["--setopt=module_stream_switch=True"] if change.stream else []
@@ -266,7 +259,7 @@ class Dnf5(Dnf):
         return super()._call(argv, **values)
 
     def _holder(self) -> str:
-        """Return the process that has locked what rpm has installed, empty where none has."""
+        """Return the process that has locked rpm's database, empty if none has."""
         statuses = [self._host.status(path) for path in GUARDS]
         files = {str(status.inode) for status in statuses if status is not None}
         return rpm.writer(self._host.read("/proc/locks") or "", files) if files else ""
@@ -275,18 +268,15 @@ class Dnf5(Dnf):
         return self._dnf(["repoquery", "--queryformat=%{name}\\n", f"{prefix}*"]).out.split()
 
     def simulate(self, change: Change) -> Simulation:
-        result = super().simulate(change)
+        simulation = super().simulate(change)
         if self._ours(change):
-            self._check_excluded(result, change)
-        return result
-
-    def _check_excluded(self, simulation: Simulation, change: Change) -> None:
-        """Refuse what the user's exclusions forbid: where our locks are left out of account, so are they."""
-        names = {*simulation.new, *simulation.changed}
-        missing = sorted(names - self.policies(sorted(names)).keys())
-        if missing:
-            cause = f"excluded in dnf's configuration: {', '.join(missing)}"
-            raise self._no_way(Completed(1, "", cause), change)
+            # The option that ignores our locks ignores the user's exclusions too.
+            names = {*simulation.new, *simulation.changed}
+            missing = sorted(names - self.policies(sorted(names)).keys())
+            if missing:
+                cause = f"excluded in dnf's configuration: {', '.join(missing)}"
+                raise self._no_way(Completed(1, "", cause), change)
+        return simulation
 
     def check_hold(self) -> None:
         pass
@@ -295,9 +285,7 @@ class Dnf5(Dnf):
         return [ANYWAY] if self._locked() & change.holds else []
 
     def _transaction(self, change: Change, *, dry: bool = False) -> Completed:
-        packages = [
-            f"{name}-{package}" if package else name for name, package in change.packages.items()
-        ]
+        packages = _requested(change)
         actions = ["--action=install", *packages] if packages else []
         actions += ["--action=remove", *change.remove] if change.remove else []
         options = ["-q", "--assumeno" if dry else "-y", KEEP, NO_WEAK, *self._ours(change)]
@@ -307,12 +295,18 @@ class Dnf5(Dnf):
         return self._call(["dnf", *self._sources(), *command], check=False)
 
 
+def _requested(change: Change) -> t.List[str]:
+    """Return the packages that a change installs, as dnf names them."""
+    packages = change.packages.items()
+    return [f"{name}-{version}" if version else name for name, version in packages]
+
+
 def _left_out(name: str, reason: str) -> str:
     """Return the warning about a repository that does not answer."""
     return f"the repository {name} does not answer and is left out of account: {reason}"
 
 
 def fitting_dnf(host: Host, timeout: float, purpose: str, variable: str = "") -> PackageManager:
-    """Return the one that the node calls dnf."""
-    five = (host.readlink(PROGRAM) or "").endswith("dnf5")
-    return (Dnf5 if five else Dnf)(host, timeout, purpose, variable)
+    """Return the package manager for the version of dnf that the node has."""
+    is_dnf5 = (host.readlink(PROGRAM) or "").endswith("dnf5")
+    return (Dnf5 if is_dnf5 else Dnf)(host, timeout, purpose, variable)

@@ -32,7 +32,7 @@ def exact(name: str, version: str) -> str:
 
 
 def is_repositories(path: str) -> bool:
-    """Return whether a file has repositories; the others among the files of one are keys."""
+    """Return whether a file has repositories; the other files of a repository are keys."""
     return path.endswith(".repo")
 
 
@@ -70,7 +70,7 @@ class Rpm(PackageManager):
             self._call(["rpm", "--erase", *(older if test.rc == 0 else newer)])
 
     def trusted(self) -> t.Tuple[str, ...]:
-        # rpm fails where it was never taught a key.
+        # rpm fails if it has no key.
         command = ["rpm", "-q", "--qf", "%{VERSION}-%{RELEASE}\\n", "gpg-pubkey"]
         completed = self._host.run(command, check=False)
         return tuple(completed.out.split()) if completed.rc == 0 else ()
@@ -85,7 +85,7 @@ class Rpm(PackageManager):
         """Return the installed packages that provide capabilities or have files, which are absolute paths."""
         command = ["rpm", "-q", "--whatprovides", "--qf", "%{NAME}\\n", *capabilities]
         lines = self._host.run(command, check=False).out.split("\n")
-        # A line of several terms says that there is none.
+        # A line with blanks is an error: no package provides the capability.
         return frozenset(line for line in lines if line and " " not in line)
 
     def leftover(self, names: t.Collection[str], along: t.Collection[str]) -> t.Tuple[str, ...]:
@@ -93,8 +93,8 @@ class Rpm(PackageManager):
         new = set(names)
         while new:
             needs = self._host.run(["rpm", "-q", "--requires", *sorted(new)], check=False).out
-            names_of = {line.split()[0] for line in needs.split("\n") if line.strip()}
-            providers = self.providers(sorted(names_of)) if names_of else frozenset()
+            capabilities = {line.split()[0] for line in needs.split("\n") if line.strip()}
+            providers = self.providers(sorted(capabilities)) if capabilities else frozenset()
             new = set(providers.intersection(along) - left)
             left |= new
         return super().leftover(names, left)
@@ -116,20 +116,12 @@ class Rpm(PackageManager):
         return {user for _needed, user in needs}, needed
 
     def _lacking(self, change: Change) -> t.List[str]:
-        """Return what is to be installed and is not there in its version."""
-        packages = change.packages.items()
-        full = {name: exact(name, version) if version else name for name, version in packages}
-        return [name for name, package in full.items() if not self._is_there(package)]
+        """Return the packages of a change that are not installed in their version."""
+        return [
+            name
+            for name, version in change.packages.items()
+            if not self._is_there(exact(name, version) if version else name)
+        ]
 
     def _is_there(self, package: str) -> bool:
         return self._host.run(["rpm", "-q", package], check=False).rc == 0
-
-    def _check_there(self, change: Change, completed: Completed) -> None:
-        """Refuse to believe a transaction that has not installed what it was to."""
-        lacking = self._lacking(change)
-        if lacking:
-            raise NodeError(
-                f"{self.tool} has ended without an error, and {', '.join(lacking)} is not installed",
-                cause=tail(completed),
-                hint="fix the cause named above and run again, which finishes what was begun",
-            )

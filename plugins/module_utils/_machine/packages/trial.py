@@ -1,7 +1,7 @@
 # Copyright (c) 2026, the gpu.node authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""Files of package sources and lists in a folder of their own, for a package manager that is to try them."""
+"""Package sources and lists in a temporary folder, on which a package manager is tried."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from ..host import Host
 def trial_folder(
     texts: t.Mapping[str, str], keys_folder: str, folders: t.Iterable[str] = ()
 ) -> t.Iterator[str]:
-    """Write files below a temporary folder and give its path.
+    """Write files below a temporary folder and yield its path.
 
     Args:
         texts: Texts of the files, by their paths on the node.

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, the gpu.node authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""zypper, whose locks keep packages at their version, and which is asked and told without those of ours."""
+"""zypper, whose locks keep packages at their version, and which is run without our locks."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from .trial import changed_texts, copy_missing, trial_folder
 
 LOCKS = "/etc/zypp/locks"
 REPOSITORIES = "/etc/zypp/repos.d"
-# Where the vendor's configuration and the system's are.
+# The folders of the vendor's and the system's configuration.
 CONFIGURATIONS = ("/usr/etc/zypp", "/etc/zypp")
 PRIVATE = "/run/gpu-node-zypper-{}"
 # No repository is read from there.
@@ -65,26 +65,32 @@ class Zypper(Rpm):
 
     def policies(self, names: t.Sequence[str]) -> t.Dict[str, Policy]:
         asked = [name.partition("=") for name in names if name]
+        exact: t.Dict[str, Policy] = {}
         offered = self._search(["--match-exact", *dict.fromkeys(name for name, _e, _v in asked)])
-        exact = [request for request in asked if request[1] and request[0] in offered]
-        return {
-            **offered,
-            **{"".join(request): _of(offered[request[0]], request[2]) for request in exact},
-        }
+        for name, equals, version in asked:
+            if equals and name in offered:
+                # SUSE's kernels have a count of their builds after the version.
+                versions = tuple(
+                    candidate
+                    for candidate in offered[name].versions
+                    if f"{candidate}.".startswith(f"{version}.")
+                )
+                candidate = versions[0] if versions else None
+                exact[f"{name}={version}"] = Policy(candidate, versions)
+        return {**offered, **exact}
 
     def _full(self, change: Change) -> Change:
-        """Return a change whose packages are names, for those that are asked for as NAME=VERSION."""
+        """Return a change in which packages NAME=VERSION are names with the full version that is offered."""
         exact = [name for name in change.packages if "=" in name]
         if not exact:
             return change
-        known = self.policies(exact)
-        full = {name: known[name].candidate if name in known else None for name in exact}
-        parts = {name: name.partition("=") for name in exact}
-        loose = {name: package for name, package in change.packages.items() if name not in exact}
-        full_names = {
-            parts[name][0]: full_name or parts[name][2] for name, full_name in full.items()
-        }
-        return change._replace(packages={**loose, **full_names})
+        policies = self.policies(exact)
+        packages = {name: version for name, version in change.packages.items() if name not in exact}
+        for request in exact:
+            name, _equals, version = request.partition("=")
+            candidate = policies[request].candidate if request in policies else None
+            packages[name] = candidate or version
+        return change._replace(packages=packages)
 
     def known(self, prefix: str) -> t.List[str]:
         return sorted(self._search([f"{prefix}*"]))
@@ -103,14 +109,14 @@ class Zypper(Rpm):
         return zypper.parse_search(completed.out)
 
     def _warn(self, skipped: t.Sequence[zypper.Skipped]) -> None:
-        # Each once: another query may have failed for another reason.
+        # Each repository once, even if another query failed for another reason.
         new = [repository for repository in skipped if repository.name not in self.unanswered]
         self.unanswered.update({repository.name: repository.reason for repository in new})
         self.warnings.update(dict.fromkeys(map(str, new)))
 
     def owners(self, paths: t.Sequence[str]) -> t.Dict[str, str]:
         result = {}
-        for path in paths:  # rpm answers in order, but says of what is in no package where it likes
+        for path in paths:  # rpm answers in order, but prints its errors at any place
             completed = self._host.run(["rpm", "-qf", "--qf", "%{NAME}\\n", path], check=False)
             if completed.rc == 0:
                 result[path] = completed.out.split()[0]
@@ -120,7 +126,7 @@ class Zypper(Rpm):
         return self._failure(*self._refresh())
 
     def _failure(self, completed: Completed, skipped: t.Sequence[zypper.Skipped]) -> str:
-        """Return what was wrong with a refresh, and warn of the repositories that it could not read."""
+        """Return the problems of a refresh, and warn of the repositories that it could not read."""
         self._warn(skipped)
         if completed.rc == 0 and not skipped:
             return ""
@@ -134,12 +140,12 @@ class Zypper(Rpm):
         return self._aside is not None
 
     def _new_aside(self) -> str:
-        """Return a folder for lists that goes with this process."""
+        """Return a folder for lists that is removed with this process."""
         self._aside = tempfile.TemporaryDirectory(prefix="gpu-node-lists-")
         return self._aside.name
 
     def _refresh_aside(self, folder: str) -> t.Tuple[Completed, t.List[zypper.Skipped]]:
-        """Refresh the lists in a folder; a repository that can't be read has the lists there that the node has."""
+        """Refresh the lists in a folder, which gets the node's lists of a repository that can't be read."""
         completed, skipped = self._refresh()
         for repository in skipped:
             path = f"raw/{repository.alias}/repodata"
@@ -148,7 +154,7 @@ class Zypper(Rpm):
         return completed, skipped
 
     def _refresh(self) -> t.Tuple[Completed, t.List[zypper.Skipped]]:
-        """Return what a refresh of all repositories has come to, and those that could not be read."""
+        """Refresh all repositories; return the result, and those that could not be read."""
         completed = self._zypper(["--xmlout", "refresh"], check=False)
         return completed, zypper.skipped(completed.out) if completed.rc == NOT_ALL_READ else []
 
@@ -174,7 +180,7 @@ class Zypper(Rpm):
         return self._failure(completed, [*unverified, *skipped])
 
     def _unverified(self, path: str, key: str, *, required: bool) -> str:
-        """Return why lists are not what a key has signed, empty if they are; only if ``required`` they must be."""
+        """Return why lists are not signed by a key, empty if they are; unless ``required``, they may be unsigned."""
         signature = f"{path}.asc"
         if not os.path.exists(path) or not (required or os.path.exists(signature)):
             return ""
@@ -182,9 +188,9 @@ class Zypper(Rpm):
         with open(keyring, "w", encoding="utf-8", errors="surrogateescape") as file:
             file.write(binary(read(key, "key")))
         completed = self._host.run(["gpgv", "--keyring", keyring, signature, path], check=False)
-        return (
-            "" if completed.rc == 0 else f"its lists are not signed by its key: {tail(completed)}"
-        )
+        if completed.rc == 0:
+            return ""
+        return f"its lists are not signed by its key: {tail(completed)}"
 
     def end_preview(self) -> None:
         self._trial.close()
@@ -205,7 +211,13 @@ class Zypper(Rpm):
         change = self._full(change)
         with self._unlocked(change):
             completed = self._install(change)
-        self._check_there(change, completed)
+        lacking = self._lacking(change)
+        if lacking:
+            raise NodeError(
+                f"zypper has ended without an error, and {', '.join(lacking)} is not installed",
+                cause=tail(completed),
+                hint="fix the cause named above and run again, which finishes what was begun",
+            )
         failed = zypper.failed_scripts(f"{completed.out}\n{completed.err}")
         if failed or completed.rc == SCRIPT_FAILED:
             meaning = exit_status.STATUSES["zypper"][SCRIPT_FAILED].meaning
@@ -213,11 +225,11 @@ class Zypper(Rpm):
             self.warnings[f"all packages are installed, but {meaning}: {cause}"] = None
 
     def removal(self, names: t.Collection[str]) -> Removal:
-        # Of kernels and their headers others may have installed further versions.
+        # Others may have installed further versions of kernels and their headers.
         several = {package for package in rpm.several(self._all()) if package.startswith("kernel-")}
         result = super().removal(set(names) - several)
         if result.packages:
-            # Whoever has locked what was added by its name alone, it is taken for ours.
+            # A lock by name alone of a package that we added is taken for ours.
             change = Change({}, result.packages, {}, frozenset(result.packages))
             with self._unlocked(change):
                 completed = self._remove(result.packages, dry=True)
@@ -228,7 +240,7 @@ class Zypper(Rpm):
 
     @contextlib.contextmanager
     def _unlocked(self, change: Change) -> t.Iterator[None]:
-        """Show zypper a copy of the locks without those of ours, which stay where they are."""
+        """Have zypper read a copy of the locks without ours; the locks themselves stay as they are."""
         text = self._locks_text()
         foreign = zypper.without(text, change.holds)
         if not {lock.name for lock in zypper.parse_locks(text)} & change.holds:
@@ -238,7 +250,7 @@ class Zypper(Rpm):
         locks, path = f"{folder}/locks", f"{folder}/zypp.conf"
         try:
             self._host.write(locks, foreign, mode=0o600)
-            configuration = zypper.configuration(self._configuration(), locks)
+            configuration = zypper.configuration(self._configuration_files(), locks)
             self._host.write(path, configuration, mode=0o600)
             self.environment = {"ZYPP_CONF": path}
             yield
@@ -246,11 +258,11 @@ class Zypper(Rpm):
             self.environment = {}
             self._host.remove(folder)
 
-    def _configuration(self) -> t.Dict[str, str]:
+    def _configuration_files(self) -> t.Dict[str, str]:
         paths = [f"{folder}/zypp.conf" for folder in CONFIGURATIONS]
-        for folder in (f"{place}/zypp.conf.d" for place in CONFIGURATIONS):
-            names = self._host.listdir(folder)
-            paths += [f"{folder}/{name}" for name in names if name.endswith(".conf")]
+        for folder in CONFIGURATIONS:
+            names = self._host.listdir(f"{folder}/zypp.conf.d")
+            paths += [f"{folder}/zypp.conf.d/{name}" for name in names if name.endswith(".conf")]
         texts = {path: self._host.read(path) for path in paths}
         return {path: text for path, text in texts.items() if text is not None}
 
@@ -289,30 +301,20 @@ class Zypper(Rpm):
         return self._transact("install", args, dry=dry)
 
     def _transact(self, verb: str, args: t.Sequence[str], *, dry: bool) -> Completed:
-        # Of the lists that the plan was made by; what is removed is in none.
+        # With the lists that the plan was made from; a removal needs none.
         options = ["--no-refresh"] if verb == "install" else OFFLINE
         before, more = (["--xmlout"], ["--dry-run"]) if dry else ([], [])
         return self._zypper([*before, *options, verb, *more, *args], check=not dry)
 
-    def _zypper(
-        self, command: t.Sequence[str], *, check: bool = True, good: t.Sequence[int] = GOOD
-    ) -> Completed:
+    def _zypper(self, command: t.Sequence[str], *, check: bool = True) -> Completed:
         options = ["--cache-dir", self._aside.name] if self._aside else []
         # zypper takes the first of several folders.
         options += () if "--reposd-dir" in command else self._repositories
         command = ["zypper", "--non-interactive", *options, *command]
-        return self._call(command, check=check, good=good)
-
-
-def _of(policy: Policy, version: str) -> Policy:
-    """Return what there is of a version; SUSE's kernels count how often they were built after it."""
-    fitting = tuple(
-        candidate for candidate in policy.versions if f"{candidate}.".startswith(f"{version}.")
-    )
-    return Policy(fitting[0] if fitting else None, fitting)
+        return self._call(command, check=check, good=GOOD)
 
 
 def _names(change: Change) -> t.List[str]:
-    """Return what zypper is told to install, and with a mark before it to remove."""
+    """Return zypper's arguments for the packages to install, and with a mark before them to remove."""
     names = [f"{name}={version}" if version else name for name, version in change.packages.items()]
     return names + [f"!{name}" for name in change.remove]

@@ -1,9 +1,9 @@
 # Copyright (c) 2026, the gpu.node authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""MIG through NVML: what a plan needs to know, and its steps, rolled back where one of them fails.
+"""MIG through NVML: the state for a plan, and its steps, which are rolled back if one of them fails.
 
-And the layouts that GPUs had before they were first changed, with the way back to them.
+Also the record of the layouts that GPUs had before their first change, and how they are restored.
 """
 
 from __future__ import annotations
@@ -36,7 +36,11 @@ Reset = t.Callable[[Gpu], None]
 
 
 def read(nvml: Nvml, gpu: Gpu) -> GpuState:
-    """Return a GPU's state; NvmlError when it does not answer."""
+    """Return a GPU's state.
+
+    Raises:
+        NvmlError: if it does not answer.
+    """
     instances = tuple(nvml.gpu_instances(gpu))
     return GpuState(
         gpu,
@@ -49,10 +53,12 @@ def read(nvml: Nvml, gpu: Gpu) -> GpuState:
 
 
 def set_aside(host: Host, gpus: t.Sequence[Gpu], broken: t.Sequence[NvmlError]) -> t.FrozenSet[str]:
-    """Return what GPUs that don't answer are called, where all of them are in quarantine; nothing otherwise.
+    """Return the names of the GPUs that don't answer if all of them are in quarantine, otherwise none.
 
-    NVML tells no more than the index of such a GPU, so it counts how many they are. NodeError: what is in quarantine
-    is not known.
+    NVML reports only the index of such a GPU, so their number is compared.
+
+    Raises:
+        NodeError: if the record of the quarantine can't be read.
     """
     quarantined = QuarantineFile(host).read().gpus if broken else {}
     there = {gpu.uuid for gpu in gpus}
@@ -66,7 +72,11 @@ def set_aside(host: Host, gpus: t.Sequence[Gpu], broken: t.Sequence[NvmlError]) 
 def planned(
     nvml: Nvml, selection: t.Union[Selection, Back], uuid: str
 ) -> t.Tuple[GpuState, GpuPlan]:
-    """Read one GPU and plan for it alone; NodeError where it does not answer."""
+    """Read one GPU and plan for it alone.
+
+    Raises:
+        NodeError: if it does not answer.
+    """
     gpus = nvml.gpus()[0]
     gpu = next((candidate for candidate in gpus if candidate.uuid == uuid), None)
     if gpu is None:
@@ -79,19 +89,18 @@ def planned(
 class Changes:
     """Changes GPUs; ``reset`` resets one.
 
-    What is in use is tried again until ``deadline`` (of time.monotonic). ``skipped`` holds the
-    steps that have to wait until a GPU was reset.
+    A step that fails because something is in use is tried again until ``deadline`` (of time.monotonic). ``skipped``
+    has the steps that have to wait until a GPU was reset.
     """
 
     def __init__(self, nvml: Nvml, reset: t.Optional[Reset] = None, deadline: float = 0.0) -> None:
         self._nvml, self._reset, self._deadline = nvml, reset, deadline
         self._saved: t.Dict[str, GpuState] = {}
         self._waiting: t.Set[str] = set()
-        self.done: t.List[Step] = []
         self.skipped: t.List[Step] = []
 
     def carry_out(self, step: Step, state: GpuState) -> None:
-        """Carry out a step on a GPU; when it fails, the GPU gets its first layout back."""
+        """Carry out a step on a GPU; if it fails, the GPU's first layout is restored."""
         uuid = state.gpu.uuid
         if step.action == "reset_gpu":
             self._waiting.discard(uuid)
@@ -107,10 +116,8 @@ class Changes:
             hint = error.hint or "see the kernel's log for NVRM messages"
             cause = f"{error.cause or error.message}; {restored}"
             hint = HOLDERS if code == IN_USE else hint
-            raise NodeError(
-                f"{step.summary}: failed", cause=cause, hint=hint, nvml_code=code
-            ) from error
-        self.done.append(step)
+            problem = f"{step.summary}: failed"
+            raise NodeError(problem, cause=cause, hint=hint, nvml_code=code) from error
 
     def _do_when_idle(self, gpu: Gpu, step: Step) -> None:
         while True:
@@ -144,9 +151,7 @@ class Changes:
 
     def _create(self, gpu: Gpu, name: str, start: int, cis: t.Sequence[int]) -> None:
         nvml = self._nvml
-        profile = next(
-            gi_profile for gi_profile in nvml.gi_profiles(gpu) if gi_profile.name == name
-        )
+        profile = next(profile for profile in nvml.gi_profiles(gpu) if profile.name == name)
         gi = nvml.create_instance(gpu, profile, start)
         placements = spread(cis, nvml.ci_placements(gpu, gi))
         if placements is None:
@@ -155,7 +160,7 @@ class Changes:
             nvml.create_compute_instance(gpu, gi, slices, at)
 
     def _set_mode(self, gpu: Gpu, on: bool) -> None:
-        """Set MIG mode; the driver does not raise when it only takes note of the wish."""
+        """Set MIG mode; the driver also succeeds if it only notes the mode as pending."""
         status = self._nvml.set_mig_mode(gpu, on)
         if status not in (0, RESET_REQUIRED):
             with contextlib.suppress(NvmlError):  # the first error is the one to report
@@ -169,12 +174,11 @@ class Changes:
 
     def _fresh(self, gpu: Gpu) -> Gpu:
         """Return a GPU as it is now: a mode change makes older readings stale."""
-        return next(
-            (candidate for candidate in self._nvml.gpus()[0] if candidate.uuid == gpu.uuid), gpu
-        )
+        by_uuid = {current.uuid: current for current in self._nvml.gpus()[0]}
+        return by_uuid.get(gpu.uuid, gpu)
 
     def _roll_back(self, before: GpuState) -> str:
-        """Bring a GPU back to an earlier layout as far as it lets itself; say how far."""
+        """Restore an earlier layout of a GPU, and return whether that succeeded, as a sentence."""
         try:
             if before.gpu.mig_current:
                 self._restore(before)
@@ -193,22 +197,16 @@ class Changes:
         if not gpu.mig_current:
             self._set_mode(gpu, True)
             gpu = self._fresh(gpu)
-        have = {
-            (gpu_instance.profile_id, gpu_instance.start): gpu_instance
-            for gpu_instance in nvml.gpu_instances(gpu)
-        }
-        goal = {(item.profile_id, item.start): item for item in before.instances}
-        for place in have.keys() - goal.keys():
+        have = {(gi.profile_id, gi.start): gi for gi in nvml.gpu_instances(gpu)}
+        desired = {(gi.profile_id, gi.start): gi for gi in before.instances}
+        profiles = {profile.id: profile for profile in before.profiles}
+        for place in have.keys() - desired.keys():
             nvml.destroy_instance(gpu, have[place].id)
-        for (profile_id, start), instance in goal.items():
+        for (profile_id, start), instance in desired.items():
             there = have.get((profile_id, start))
-            if there:
-                gi = there.id
-            else:
-                profile = next(item for item in before.profiles if item.id == profile_id)
-                gi = nvml.create_instance(gpu, profile, start)
-            current = {(item.start, item.slices): item.id for item in (there.cis if there else ())}
-            goals = {(item.start, item.slices) for item in instance.cis}
+            gi = there.id if there else nvml.create_instance(gpu, profiles[profile_id], start)
+            current = {(ci.start, ci.slices): ci.id for ci in (there.cis if there else ())}
+            goals = {(ci.start, ci.slices) for ci in instance.cis}
             for span in current.keys() - goals:
                 nvml.destroy_compute_instance(gpu, gi, current[span])
             for at, slices in sorted(goals - current.keys()):
@@ -216,7 +214,7 @@ class Changes:
 
 
 class Before(t.NamedTuple):
-    """A GPU as it was before its first change, and the places of all instances that changes since then may leave."""
+    """A GPU as it was before its first change, and the places of all instances that later changes may have left."""
 
     enabled: bool
     places: Places
@@ -233,9 +231,9 @@ def places(state: GpuState) -> Places:
 
 
 def remembered(record: Record, state: GpuState, plan: GpuPlan) -> t.Dict[str, Before]:
-    """Return the record as it has to be before a plan is carried out.
+    """Return the record that has to be written before a plan is carried out.
 
-    A change that is killed leaves instances that were there and some of those that were to be made.
+    A change that is killed leaves instances that were there and some of the new ones.
     """
     current = places(state)
     made = {(place.profile, place.start) for place in current}
@@ -274,76 +272,72 @@ def load_before(text: t.Optional[str], path: str) -> t.Dict[str, Before]:
         return result
 
 
-def no_record(config: t.Optional[str], record: Record) -> t.List[str]:
-    """Say that a layout is left which an earlier version has made, which wrote no record."""
-    if config is None or record:
-        return []
-    text = "mig: the GPUs are left as they are, since there is no record of an earlier layout"
-    return [f"{text}: none was changed, or a version did it that kept no record"]
-
-
 class Back(t.NamedTuple):
-    """The way back, in the place of a selected layout."""
+    """The layouts before the first change, in the place of a selected layout."""
 
     record: Record
     label: str = "as before the first change"
 
     def without(self, _names: t.Collection[str]) -> Back:
-        """Return the same, as GPUs that don't answer are not among those that change."""
+        """Return the same, since GPUs that don't answer are not changed."""
         return self
 
     def targets(self, states: t.Sequence[GpuState]) -> t.Dict[str, Target]:
-        """Return what each GPU becomes that was changed, and that nobody else has changed since."""
-        ours = [
-            state
+        """Return the targets of the GPUs that we changed and that no other program has changed since."""
+        return {
+            state.gpu.uuid: self.target(state, ())
             for state in states
             if state.gpu.uuid in self.record and not self._foreign_instances(state)
-        ]
-        return {state.gpu.uuid: self.target(state, ()) for state in ours}
+        }
 
     def target(self, state: GpuState, _gpus: t.Sequence[Gpu]) -> Target:
-        """Return what one GPU becomes."""
+        """Return the target of one GPU."""
         before = self.record[state.gpu.uuid]
         return before.enabled, before.places
 
     def _foreign_instances(self, state: GpuState) -> t.List[str]:
         before = self.record[state.gpu.uuid]
         known = {(place.profile, place.start) for place in before.places} | before.made
-        foreign = [
-            instance
+        return [
+            str(state.placed(instance))
             for instance in state.instances
             if (state.name_of(instance), instance.start) not in known
         ]
-        return [str(state.placed(instance)) for instance in foreign]
 
-    def warnings(self, states: t.Sequence[GpuState]) -> t.List[str]:
-        """Say which GPUs are left as they are though their layout was changed."""
+    def warnings(self, states: t.Sequence[GpuState], config: t.Optional[str]) -> t.List[str]:
+        """Return warnings about GPUs whose changed layout stays; ``config`` is the file for the next boot."""
+        if config is not None and not self.record:
+            text = (
+                "mig: the GPUs are left as they are, since there is no record of an earlier layout"
+            )
+            return [f"{text}: none was changed, or a version did it that kept no record"]
         result = []
         there = {state.gpu.uuid: state for state in states}
         for uuid in self.record:
+            foreign = self._foreign_instances(there[uuid]) if uuid in there else []
             if uuid not in there:
                 result.append(
                     f"mig: {uuid}, whose layout was changed, is not on this node any more"
                 )
-            elif self._foreign_instances(there[uuid]):
+            elif foreign:
                 result.append(
-                    f"mig: GPU {there[uuid].gpu.index} ({uuid}) is left as it is:"
-                    f" {', '.join(self._foreign_instances(there[uuid]))} is not of a layout that gpu.node.mig has made"
+                    f"mig: GPU {there[uuid].gpu.index} ({uuid}) is left as it is: {', '.join(foreign)} is not of a"
+                    " layout that gpu.node.mig has made"
                 )
         return result
 
     def forget(self, plans: t.Sequence[GpuPlan], blocked: t.Sequence[Exception]) -> t.List[Step]:
-        """Return what ends the way back, once no GPU waits for a reset or for those who use it."""
+        """Return the step that removes the record, once no GPU waits for a reset or until it is idle."""
         if not self.record or blocked or any(plan.pending for plan in plans):
             return []
         return [Step("forget", "forget the layouts that were there before")]
 
     def idle_entries(self, _states: t.Sequence[GpuState]) -> t.List[str]:
-        """Return nothing: there are no entries."""
+        """Return an empty list: there are no entries."""
         return []
 
     def check_broken(self, broken: t.Sequence[NvmlError]) -> None:
-        """Raise the error of a GPU that does not answer, since it may be one that was changed."""
+        """Raise the error of a GPU that does not answer, since its layout may have been changed."""
         for error in broken if self.record else ():
             error.hint = (
                 f"reset the GPU or reboot the node, or remove {BEFORE} to leave all layouts"

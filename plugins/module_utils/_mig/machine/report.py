@@ -1,7 +1,7 @@
 # Copyright (c) 2026, the gpu.node authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""What is reported of each GPU's layout: as it was, as it is, and what became of its instances."""
+"""The report on each GPU's layout: before, after, and the instances that were kept, created and destroyed."""
 
 from __future__ import annotations
 
@@ -27,25 +27,21 @@ def _instance(state: GpuState, instance: GpuInstance) -> t.Dict[str, t.Any]:
 def report(
     before: GpuState, after: GpuState, plan: t.Optional[GpuPlan], *, planned_only: bool
 ) -> t.Dict[str, t.Any]:
-    """Return the report on one GPU; ``planned_only`` where the plan was not carried out.
+    """Return the report on one GPU; ``planned_only`` is whether the plan was not carried out.
 
-    What was kept, created and destroyed is read from the GPU, not from the plan, where it can be.
+    Instances that were kept, created and destroyed are read from the GPU if possible, not from the plan.
     """
     was = {instance.id: instance for instance in before.instances}
     current = [_instance(after, instance) for instance in after.instances]
     created: t.List[t.Dict[str, t.Any]] = []
     destroyed: t.Sequence[int] = plan.destroyed if plan else ()
     if plan and planned_only:
-        created = [item._asdict() for item in plan.created]
+        created = [placed._asdict() for placed in plan.created]
     elif plan:
         devices = {device.uuid for device in before.devices}
-        created = [item for item in current if item["uuids"] and not devices & set(item["uuids"])]
-        places = {(instance.profile_id, instance.start) for instance in after.instances}
-        gone = [
-            instance.id
-            for instance in before.instances
-            if (instance.profile_id, instance.start) not in places
-        ]
+        created = [gi for gi in current if gi["uuids"] and devices.isdisjoint(gi["uuids"])]
+        places = {(gi.profile_id, gi.start) for gi in after.instances}
+        gone = [gi.id for gi in before.instances if (gi.profile_id, gi.start) not in places]
         destroyed = tuple(dict.fromkeys([*plan.destroyed, *gone]))
     return {
         "index": after.gpu.index,
@@ -57,11 +53,9 @@ def report(
         "mig_pending": after.gpu.mig_pending,
         "before": [_instance(before, instance) for instance in before.instances],
         "instances": current,
-        "kept": [
-            _instance(before, was[item]) for item in (plan.kept if plan else ()) if item in was
-        ],
+        "kept": [_instance(before, was[gi]) for gi in (plan.staying if plan else ()) if gi in was],
         "created": created,
-        "destroyed": [_instance(before, was[item]) for item in destroyed if item in was],
+        "destroyed": [_instance(before, was[gi]) for gi in destroyed if gi in was],
         "steps": [step.describe() for step in plan.steps] if plan else [],
         "picture": after.picture,
     }

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, the gpu.node authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""The capability behind gpu.node.gpu_info: it only looks."""
+"""The capability behind gpu.node.gpu_info, which only reads."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class GpuInfoCapability:
         checked_timeout(params["cloud_init_timeout"], "cloud_init_timeout")
 
     def observe(self) -> Info:
-        """Return everything; what cannot be read is said, never an error."""
+        """Return all information; if a part can't be read, its error is part of it."""
         devices = [dataclasses.asdict(pci_device) for pci_device in pci_devices(self._host)]
         self.wait(self._params["cloud_init_timeout"])
         driver = loaded_driver(self._host)
@@ -79,7 +79,7 @@ class GpuInfoCapability:
         return info
 
     def _quarantine(self) -> Info:
-        """Return what is in quarantine, and why it is not known."""
+        """Return the quarantine, and why it can't be read."""
         problem = ""
         try:
             self._set_aside = QuarantineFile(self._host).read()
@@ -92,21 +92,21 @@ class GpuInfoCapability:
         return recorded_gpus(self._host, there, self._params.get("gpu_count", -1))
 
     def wait(self, seconds: float) -> None:
-        """Wait once until cloud-init is done, if it was asked for. NodeError: it is still at work."""
+        """Wait once until cloud-init has ended, if the option asks for it."""
         if not self._waited and self._params["cloud_init_timeout"] and gpus(self._host):
             failed = cloud_init.wait(self._host, seconds)
             self._warnings = (f"cloud-init has ended with errors: {failed}",) if failed else ()
         self._waited = True
 
     def plan(self, state: Info) -> Plan:
-        """There is never anything to do."""
+        """Return a plan without steps, with warnings."""
         planned = self.recorded(_addresses(state["pci_gpus"]))
         missing = (f"{planned}. Next step: {planned.next_step}",) if planned.missing else ()
         damaged = (state["quarantine_error"],) if state["quarantine_error"] else ()
         return Plan(warnings=(*self._warnings, *missing, *damaged, *map(str, self._elsewhere)))
 
     def apply(self, step: Step) -> None:
-        """Nothing is ever planned."""
+        """Do nothing: there are no steps."""
 
     def result(self, state: Info, plan: Plan) -> t.Dict[str, t.Any]:
         """Return the facts under one key."""
@@ -114,21 +114,18 @@ class GpuInfoCapability:
 
 
 def _gpu(nvml: Nvml, gpu: Gpu) -> Info:
-    profiles = {gi_profile.id: gi_profile.name for gi_profile in nvml.gi_profiles(gpu)}
+    profiles = {profile.id: profile.name for profile in nvml.gi_profiles(gpu)}
     return {
         **dataclasses.asdict(gpu),
         "compute_capability": ".".join(map(str, gpu.compute_capability)),
         "persistence_mode": persistent(nvml.handle(gpu)),
-        "processes": [dataclasses.asdict(process) for process in nvml.processes(gpu)],
-        "mig_profiles": [dataclasses.asdict(gi_profile) for gi_profile in nvml.gi_profiles(gpu)],
+        "processes": [*map(dataclasses.asdict, nvml.processes(gpu))],
+        "mig_profiles": [*map(dataclasses.asdict, nvml.gi_profiles(gpu))],
         "gpu_instances": [
-            {
-                **dataclasses.asdict(gpu_instance),
-                "profile": profiles.get(gpu_instance.profile_id, ""),
-            }
-            for gpu_instance in nvml.gpu_instances(gpu)
+            {**dataclasses.asdict(instance), "profile": profiles.get(instance.profile_id, "")}
+            for instance in nvml.gpu_instances(gpu)
         ],
-        "mig_devices": [dataclasses.asdict(mig_device) for mig_device in nvml.mig_devices(gpu)],
+        "mig_devices": [*map(dataclasses.asdict, nvml.mig_devices(gpu))],
     }
 
 

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, the gpu.node authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""The part of a capability that has its work done again at boot: reading and changing its file and units."""
+"""The file and the units of a module's work at boot: reading and changing them."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from ..._machine.units import properties_of, systemctl
 
 
 def observe(host: Host, boot: Boot) -> BootState:
-    """Read the files, and what systemd tells of the units."""
+    """Read the files, and systemd's properties of the units."""
     names = ("ActiveState", "UnitFileState", "NeedDaemonReload")
     units = {unit: host.read(unit_file(unit)) for unit in boot.units}
     services = properties_of(host, boot.units, *names)
@@ -22,7 +22,7 @@ def observe(host: Host, boot: Boot) -> BootState:
 
 
 def files(boot: Boot) -> t.Tuple[str, ...]:
-    """Return the paths of what is written."""
+    """Return the paths of the files that are written."""
     return (boot.config, *map(unit_file, boot.units))
 
 

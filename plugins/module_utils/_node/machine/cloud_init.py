@@ -13,12 +13,12 @@ from ..._base.text import json_data
 from ..._base.text.shown import cut, printable
 from ..._machine.host import Host
 
-# Its documented place for how the run of this boot has ended, there once all stages are done.
+# Documented: the result of this boot's run, written once all stages have ended.
 RESULT = "/run/cloud-init/result.json"
 POLL_SECONDS = 2.0
 # Since 23.4 some versions say "degraded running" of a run with warnings.
 RUNNING = re.compile(r"(?:degraded )?running")
-# Before 24.1, and since. It says so for ever where it was installed after the boot.
+# Before 24.1, and since. The state stays so if it was installed after the boot.
 NOT_STARTED = ("not run", "not started")
 BOOTING = ("initializing", "starting")
 OURS = re.compile(r"/cloud-(?:init(?:-[a-z]+)?|config|final)\.service(?:/|$)", re.MULTILINE)
@@ -26,13 +26,14 @@ VARIABLE = "gpu_nodes_cloud_init_timeout"
 
 
 def wait(host: Host, timeout: float) -> str:
-    """Wait until cloud-init is done, where it is there and at work, and return what it failed in, if it did.
+    """Wait until cloud-init has ended, and return its errors. If it runs this process, it is not waited for.
 
-    NodeError: it still is after ``timeout`` seconds. Where it has started us there is nothing to wait for.
+    Raises:
+        NodeError: if it still runs after ``timeout`` seconds.
     """
     deadline = time.monotonic() + timeout
     while not host.exists(RESULT) and host.which("cloud-init"):
-        # Its exit status says no more of a run that goes on: 1 and, since 23.4, 2 are about errors and warnings.
+        # The exit status does not show whether it runs: 1 and, since 23.4, 2 are for errors and warnings.
         output = host.run(["cloud-init", "status", "--long"], check=False, timeout=60).out
         if not _at_work(host, output) or OURS.search(host.read("/proc/self/cgroup") or ""):
             return ""
@@ -62,4 +63,4 @@ def _errors(result: str) -> str:
         errors = json_data.loads(result).get("v1", {}).get("errors", ())
         return cut(printable("; ".join(map(str, errors))))
     except (ValueError, AttributeError, TypeError):
-        return ""  # not what it writes: nothing is known
+        return ""  # another format: nothing is known

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, the gpu.node authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""The device nodes that all GPUs share: without them CUDA starts in no container, whichever GPU that has."""
+"""The device nodes that all GPUs share, without which CUDA starts in no container."""
 
 from __future__ import annotations
 
@@ -14,17 +14,17 @@ from ..._machine.devices import Device, parse_majors
 from ..._machine.host import Host
 
 VERSION = "/proc/driver/nvidia/version"
-# The minors of the nodes, and their major where the driver does not have it of the kernel.
+# The minors of the nodes, and their major unless the kernel assigns it.
 MAJOR = 195
 UVM = "nvidia-uvm"
 NEEDED: t.Mapping[str, t.Tuple[int, int]] = {"/dev/nvidiactl": (MAJOR, 255), f"/dev/{UVM}": (0, 0)}
 
 
 def problems(host: Host, root: str = "", dev_root: str = "") -> t.Tuple[str, ...]:
-    """Return what is wrong with the device nodes that all GPUs share, one text a node.
+    """Return the problems of the device nodes that all GPUs share, one text a node.
 
-    There is nothing to judge where no driver is loaded or the folder of device nodes is out of sight. ``root`` is
-    where the host's / is seen, and ``dev_root`` what is below that before /dev.
+    There are none if no driver is loaded or the folder of device nodes can't be seen. ``root`` is where the host's /
+    is seen, and ``dev_root`` the path below that before /dev.
     """
     below = f"{root.rstrip('/')}{dev_root.rstrip('/')}"
     if not host.exists(f"{root}{VERSION}") or not host.exists(f"{below}/dev"):

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, the gpu.node authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""What the node shows without NVML: the PCI bus, the loaded driver, and files of processes."""
+"""Facts of the node without NVML: the PCI bus, the loaded driver, and files of processes."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ LIBRARY = re.compile(r"libnvidia-ml\.so\.(\d+\.\d+[\d.]*)")
 
 
 def os_release(host: Host) -> t.Dict[str, str]:
-    """Return what /etc/os-release says of the system."""
+    """Return the fields of /etc/os-release."""
     text = host.read("/etc/os-release") or ""
     pairs = (line.split("=", 1) for line in text.split("\n") if "=" in line)
     return {key: value.strip().strip("\"'") for key, value in pairs}
@@ -46,7 +46,7 @@ def pci_devices(host: Host) -> t.List[PciDevice]:
 def bridges(host: Host) -> t.List[str]:
     """Return the ConnectX devices through which NVSwitches are managed that are not on the bus themselves.
 
-    Those of Blackwell are not. An ordinary ConnectX-7 lacks the mark in its product data.
+    NVSwitches of Blackwell are not. An ordinary ConnectX-7 lacks the mark in its product data.
     """
     result = []
     for address in host.listdir(BUS):
@@ -57,7 +57,7 @@ def bridges(host: Host) -> t.List[str]:
         try:
             data = host.read_bytes(f"{device}/vpd") or b""
         except NodeError:
-            continue  # some firmware does not let it be read
+            continue  # some firmware refuses to have it read
         result += [address] if b"SW_MNG" in data else []
     return result
 
@@ -68,12 +68,16 @@ def gpus(host: Host) -> t.List[PciDevice]:
 
 
 def machine(host: Host) -> str:
-    """Return what tells this machine from those that were made of the same image, empty without cloud-init."""
+    """Return the identity of this machine, which differs from others of the same image; empty without cloud-init."""
     return (host.read("/var/lib/cloud/data/instance-id") or "").strip()
 
 
 def recorded_gpus(host: Host, there: t.Iterable[str], meant: int) -> Gpus:
-    """Return the GPUs of the last bring-up beside those that are there and meant. NodeError: the record is damaged."""
+    """Return the GPUs of the last bring-up, with those that are there and how many the user expects.
+
+    Raises:
+        NodeError: if the record is damaged.
+    """
     return Gpus(load(host.read(PATH), machine(host)), tuple(there), meant)
 
 
@@ -84,20 +88,20 @@ def lockdown(host: Host) -> t.Optional[str]:
 
 
 def driver_load(host: Host) -> str:
-    """Return what tells one load of the driver from another, in this boot and in others; empty where none is loaded."""
+    """Return the identity of this load of the driver, which no other load or boot has; empty if none is loaded."""
     loaded = host.status(MODULE)
     return f"{(host.read(BOOT_ID) or '').strip()}/{loaded.inode}" if loaded is not None else ""
 
 
 def without_nvml(host: Host) -> str:
-    """Return the next step where NVML does not answer."""
+    """Return the next step if NVML does not answer."""
     if gpus(host):
         return DRIVER_FIRST
     return f"{DRIVER_FIRST}; but the PCI bus shows no NVIDIA GPU, without which there is nothing to do here"
 
 
 def proc(host: Host, pid: str, name: str) -> str:
-    """Return a file of a process, empty where it has ended meanwhile."""
+    """Return a file of a process, empty if the process has ended."""
     try:
         return host.read(f"/proc/{pid}/{name}") or ""
     except NodeError:
@@ -105,13 +109,13 @@ def proc(host: Host, pid: str, name: str) -> str:
 
 
 def library_versions(host: Host) -> t.Tuple[str, ...]:
-    """Return the versions of libnvidia-ml where the linker finds it, and where packages keep it."""
+    """Return the versions of libnvidia-ml in the linker's folders and those of packages."""
     names = (path.rpartition("/")[2] for path in library_files(host))
     return tuple(sorted({match[1] for match in map(LIBRARY.fullmatch, names) if match}))
 
 
 def library_files(host: Host) -> t.Tuple[str, ...]:
-    """Return the paths of libnvidia-ml in all versions where the linker finds it, and where packages keep it."""
+    """Return the paths of libnvidia-ml in all versions, in the linker's folders and those of packages."""
     folders = Linker(host).folders(LIBRARY.fullmatch)
     paths = {
         f"{folder}/{name}"
@@ -122,10 +126,10 @@ def library_files(host: Host) -> t.Tuple[str, ...]:
 
 
 def firmware_versions(host: Host, kernel: str) -> t.Tuple[str, ...]:
-    """Return the versions of the driver that the kernel finds firmware for the GSP of."""
+    """Return the versions of the driver for which the kernel has firmware of the GSP."""
     versions = set()
-    for place in (f"updates/{kernel}/", "updates/", f"{kernel}/", ""):
-        folder = f"/lib/firmware/{place}nvidia"
+    for parent in (f"updates/{kernel}/", "updates/", f"{kernel}/", ""):
+        folder = f"/lib/firmware/{parent}nvidia"
         for version in host.listdir(folder):
             names = host.listdir(f"{folder}/{version}") if version[:1].isdigit() else []
             if any(name.startswith("gsp") for name in names):
@@ -150,7 +154,7 @@ def loaded_driver(host: Host) -> t.Optional[LoadedDriver]:
 
 
 def environment(host: Host, service: t.Mapping[str, str]) -> t.Dict[str, str]:
-    """Return the variables that a service's main process was started with, empty without one.
+    """Return the variables that a service's main process was started with, none without one.
 
     ``service`` has systemd's property MainPID.
     """

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, the gpu.node authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""The change in service that has begun on a node and has not ended."""
+"""The change in service on a node that has begun and not ended."""
 
 from __future__ import annotations
 
@@ -14,14 +14,17 @@ from ..in_service import MARKER, OLDER, Change, parse
 
 
 class Standing(t.NamedTuple):
-    """The change, and the SHA-256 of its marker, empty where it is an earlier version's."""
+    """The change, and the SHA-256 of its marker, empty for a marker of an earlier version."""
 
     change: Change
     digest: str = ""
 
 
 def standing(host: Host) -> t.Optional[Standing]:
-    """Return the change that a marker on the node tells of, if there is one."""
+    """Return the change of the marker on the node, None if there is no marker.
+
+    A marker that can't be read is an earlier version's.
+    """
     try:
         data = host.read_bytes(MARKER)
     except NodeError:
@@ -33,6 +36,6 @@ def standing(host: Host) -> t.Optional[Standing]:
 
 
 def as_data(host: Host) -> t.Dict[str, t.Any]:
-    """Return the same as modules tell it, empty where there is none."""
+    """Return the same for the results of modules, empty if there is none."""
     change = standing(host)
     return {**change.change._asdict(), "digest": change.digest} if change else {}

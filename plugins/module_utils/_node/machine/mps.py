@@ -1,7 +1,7 @@
 # Copyright (c) 2026, the gpu.node authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""MPS servers without clients, which are no work and end where a change needs their GPU."""
+"""MPS daemons, and servers without clients, which are ended for changes of their GPU."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ SERVER_SECONDS = 10.0
 
 
 def states(host: Host) -> t.Iterator[t.Optional[str]]:
-    """Return what the managers of MPS daemons tell."""
+    """Return the states that the managers of MPS daemons have written."""
     for device in mps.devices(host.listdir(mps.FOLDER)):
         settings = host.read(mps.file(device))
         yield host.read(mps.state_file(device, settings))
 
 
 def mps_daemons(host: Host) -> t.Tuple[mps.Daemon, ...]:
-    """Return the MPS daemons, with their settings and what their manager tells of them."""
+    """Return the MPS daemons, with their settings and the state that their manager has written."""
     daemons = []
     managed = mps.left(host.read(mps.MANAGER))
     for device in sorted({*managed, *mps.devices(host.listdir(mps.FOLDER))}):
@@ -37,9 +37,10 @@ def mps_daemons(host: Host) -> t.Tuple[mps.Daemon, ...]:
 
 
 def end_server(host: Host, nvml: Nvml, gpu: Gpu, step: Step) -> None:
-    """End an idle MPS server. NodeError: it does not end, since clients came meanwhile.
+    """End an idle MPS server. The daemon is asked repeatedly, since requests at the same time interrupt each other.
 
-    The daemon is asked again and again: two who ask at once cut each other off.
+    Raises:
+        NodeError: if it does not end, since it has clients again.
     """
     pid, answer = step.params["pid"], ""
     env = {"CUDA_MPS_PIPE_DIRECTORY": step.params["pipe"]}
@@ -49,9 +50,12 @@ def end_server(host: Host, nvml: Nvml, gpu: Gpu, step: Step) -> None:
             cause = answer or "it does not end, so clients came meanwhile"
             hint = "see gpu-plugin mps status, end its clients, and run again"
             raise NodeError(f"{step.summary}: failed", cause=cause, hint=hint)
-        asked = f"shutdown_server {pid}\n"
         completed = host.run(
-            ["nvidia-cuda-mps-control"], check=False, env=env, stdin=asked, timeout=SERVER_SECONDS
+            ["nvidia-cuda-mps-control"],
+            check=False,
+            env=env,
+            stdin=f"shutdown_server {pid}\n",
+            timeout=SERVER_SECONDS,
         )
         answer = (completed.err or completed.out).strip()
         time.sleep(0.5)

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, the gpu.node authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""An NVML that does not start: whether the driver is only to come, or is loaded and something else is wrong."""
+"""Why NVML does not start: the driver is not up yet, or it is loaded and something else is wrong."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ MAPPED = re.compile(r" (/\S*/libnvidia-ml\.so\.\S+)$", re.M)
 def explain(host: Host, error: NvmlError) -> bool:
     """Return whether NVML may start once the driver is brought up; the error gets its cause and next step.
 
-    A loaded driver has nothing to come but the Python bindings, its libraries, a reload, or its device nodes.
+    If a driver is loaded, only the Python bindings, its libraries, a reload or its device nodes may still be missing.
     """
     driver = loaded_driver(host)
     path = _library(host)

@@ -1,13 +1,13 @@
 # Copyright (c) 2026, the gpu.node authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""What is in quarantine on the node's disk, and the GPUs that answer, by what outlives their slot."""
+"""The quarantine on the node's disk, and the identities of the GPUs that answer."""
 
 from __future__ import annotations
 
 import typing as t
 
-from ..._base.gpu import Gpu, NvmlError
+from ..._base.gpu import NvmlError
 from ..._machine.host import Host
 from ..._machine.nvml.readings import serial
 from ..._machine.nvml.real import Nvml, open_nvml
@@ -19,19 +19,24 @@ LOCK_SECONDS = 30.0
 
 
 class QuarantineFile:
-    """The file that says what is in quarantine."""
+    """The record of the quarantine."""
 
     def __init__(self, host: Host) -> None:
         self._host = host
 
     def read(self) -> Quarantine:
-        """Return what is in quarantine. NodeError: the file can't be read or understood."""
+        """Return the quarantine.
+
+        Raises:
+            NodeError: if the file can't be read or is damaged.
+        """
         return parse(self._host.read(PATH))
 
     def change(self, change: t.Callable[[Quarantine], Quarantine]) -> None:
-        """Write what ``change`` makes of it, in one step that no other run gets between; of nothing there is no file.
+        """Write the quarantine that ``change`` returns, under a lock; if it is empty, the file is removed.
 
-        NodeError: as of ``read``, the file can't be written, or another process keeps its lock.
+        Raises:
+            NodeError: if the file can't be read or written, or another process holds its lock.
         """
         with self._host.lock(LOCK, timeout=LOCK_SECONDS):
             before = self.read()
@@ -43,22 +48,30 @@ class QuarantineFile:
 
 
 def seen(nvml: Nvml) -> t.Dict[int, Seen]:
-    """Return the GPUs that answer, by NVML's index. NvmlError: none do."""
-    return {gpu.index: Seen(gpu.uuid, _serial(nvml, gpu), gpu.pci_bus_id) for gpu in nvml.gpus()[0]}
+    """Return the GPUs that answer, by NVML's index.
+
+    Raises:
+        NvmlError: if none do.
+    """
+    result = {}
+    for gpu in nvml.gpus()[0]:
+        try:
+            number = serial(nvml.handle(gpu))
+        except NvmlError:  # it was lost meanwhile
+            number = ""
+        result[gpu.index] = Seen(gpu.uuid, number, gpu.pci_bus_id)
+    return result
 
 
 def answering() -> t.Dict[int, Seen]:
-    """Return the same of a driver that may hang. NvmlError: it is not there, or does not answer in time."""
+    """Return the same from a driver that may hang.
+
+    Raises:
+        NvmlError: if it is not there, or does not answer in time.
+    """
 
     def look() -> t.Dict[int, Seen]:
         with open_nvml() as nvml:
             return seen(nvml)
 
     return within(LATE, "looking at the GPUs", look)
-
-
-def _serial(nvml: Nvml, gpu: Gpu) -> str:
-    try:
-        return serial(nvml.handle(gpu))
-    except NvmlError:  # it went meanwhile
-        return ""

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, the gpu.node authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""Package managers, and what a capability adds to a node: recorded first, so that it can be removed again."""
+"""Package managers, and the additions of a capability, which are recorded first so that they can be removed again."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from .facts import os_release
 R = t.TypeVar("R", bound=Record)
 
 
-# Loaded where they are: what a module loads is compiled on the node each time.
+# Imported only if they are used: a module's imports are compiled on the node each time.
 def _dnf(host: Host, timeout: float, purpose: str, variable: str) -> PackageManager:
     from ..._machine.packages.dnf import fitting_dnf
 
@@ -50,7 +50,7 @@ NO_KEY = (
 def named(
     host: Host, values: t.Optional[t.Mapping[str, t.Any]], presets: Presets, family: str = ""
 ) -> t.Optional[t.Mapping[str, t.Any]]:
-    """Return what is said of a repository, with what a preset that is named there knows for this node."""
+    """Return the options of a repository, with the values of its preset for this node."""
 
     def system() -> System:
         release = os_release(host)
@@ -64,14 +64,14 @@ def named(
 def repository_files(
     params: t.Mapping[str, t.Any], hint: str = NO_KEY
 ) -> t.Tuple[t.Mapping[str, str], t.Tuple[str, ...]]:
-    """Return the files that a repository's step writes, with a key that is to be fetched, and what rpm is taught.
+    """Return the files that a repository's step writes, with a key that is fetched, and the keys that rpm has to trust.
 
     Args:
         params: The parameters of the step.
         hint: The next step if the key can't be fetched.
 
     Raises:
-        NodeError: if the key can't be fetched, or is not the one that is pinned.
+        NodeError: if the key can't be fetched, or is not the pinned one.
     """
     fetch = params.get("fetch")
     if not fetch:
@@ -86,26 +86,34 @@ def package_manager(
 ) -> PackageManager:
     """Return the package manager of a family of distributions.
 
-    ``timeout`` is how long to wait where another process holds its lock, ``purpose`` what errors say
-    that is installed, ``module`` whose role has the variable for the timeout.
+    Args:
+        family: The family, such as debian.
+        host: The node.
+        timeout: How many seconds to wait for another process that holds its lock.
+        purpose: What is installed, for errors.
+        module: The module whose role has the variable for the timeout.
     """
     variable = f"{module}_lock_timeout" if module else ""
     return FAMILIES[family](host, timeout, purpose, variable)
 
 
 class Additions(t.Generic[R]):
-    """The record of additions at ``path``, and the additions that all capabilities with packages have."""
+    """The record of additions at ``path``, and the additions that capabilities with packages have in common."""
 
     def __init__(self, host: Host, path: str, kind: t.Type[R]) -> None:
         self._host, self._path, self._kind = host, path, kind
 
     @property
     def record(self) -> R:
-        """Return what was added until now; NodeError where the file is damaged."""
+        """Return the additions until now.
+
+        Raises:
+            NodeError: if the file is damaged.
+        """
         return self._kind.load(self._host.read(self._path), self._path)
 
     def remember(self, **additions: t.Any) -> None:
-        """Write down what is about to be added, or is gone."""
+        """Record what is about to be added, or was removed."""
         record = dataclasses.replace(self.record, **additions)
         if record:
             self._host.write(self._path, record.dump(), mode=0o644)
@@ -113,7 +121,7 @@ class Additions(t.Generic[R]):
             self._host.remove(self._path)
 
     def forget(self) -> None:
-        """Remove the record, when all of it is gone."""
+        """Remove the record, after all additions were removed."""
         self._host.remove(self._path)
 
     def hold(self, manager: PackageManager, names: t.Collection[str]) -> None:
@@ -122,7 +130,7 @@ class Additions(t.Generic[R]):
         manager.hold(sorted(names))
 
     def release(self, manager: PackageManager, names: t.Collection[str]) -> None:
-        """Take our holds away from packages."""
+        """Remove our holds of packages."""
         holds = self.record.holds
         there = held(holds & set(names), manager.packages())
         if there:
@@ -130,7 +138,7 @@ class Additions(t.Generic[R]):
         self.remember(holds=holds - set(names))
 
     def write_repository(self, manager: PackageManager, params: t.Mapping[str, t.Any]) -> None:
-        """Write the files that a step names, with a key that is to be fetched, and remove those that it calls stale."""
+        """Write the files of a step, with a key that is fetched, and remove its stale files."""
         files, trust = repository_files(params)
         earlier = self.record
         self.remember(repository=True, keys=earlier.keys | set(trust))
@@ -150,12 +158,12 @@ class Additions(t.Generic[R]):
         earlier: R,
         stale: t.Collection[str] = (),
     ) -> None:
-        """Write files of package sources, and take them back if the package manager can't read its sources then.
+        """Write files of package sources, and restore the earlier ones if the package manager can't read them.
 
         Args:
             manager: The package manager that reads them.
             files: Texts by path.
-            earlier: The record as it was before these files were written down.
+            earlier: The record before it had these files.
             stale: Files that are removed next.
 
         Raises:
@@ -175,13 +183,11 @@ class Additions(t.Generic[R]):
             raise
 
     def forget_repository(self, manager: PackageManager, paths: t.Iterable[str]) -> None:
-        """Remove a repository's files, and have rpm forget those of our keys that it still has."""
-        keys = self.record.keys
-        there = [
-            key_id for key_id in manager.trusted() if any(is_trusted(key, [key_id]) for key in keys)
-        ]
-        if there:
-            manager.distrust(there)
+        """Remove a repository's files, and have rpm stop trusting our keys."""
+        keys, trusted = self.record.keys, manager.trusted()
+        ours = [key_id for key_id in trusted if any(is_trusted(key, [key_id]) for key in keys)]
+        if ours:
+            manager.distrust(ours)
         self._remove(paths)
 
     def _remove(self, paths: t.Iterable[str]) -> None:
@@ -190,6 +196,6 @@ class Additions(t.Generic[R]):
 
 
 def existing(host: Host, paths: t.Iterable[str]) -> t.Dict[str, str]:
-    """Return the texts of those of the files that are there, by their paths."""
+    """Return the texts of the files that exist, by their paths."""
     texts = {path: host.read(path) for path in paths}
     return {path: text for path, text in texts.items() if text is not None}

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, the gpu.node authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""The reset of GPUs: what has to make way on the node besides services, and the command."""
+"""The reset of GPUs: the command, and what is switched off for it besides services."""
 
 from __future__ import annotations
 
@@ -16,9 +16,12 @@ MODULE = "/sys/module/nvidia_drm"
 
 
 def reset(host: Host, uuids: t.Sequence[str]) -> None:
-    """Reset GPUs by one command, all of the node where none is named. NodeError: none was, and what helps.
+    """Reset GPUs with one command, all of the node if none is given.
 
-    NVML must not be open in this process: it counts as a client of each GPU that it was asked for.
+    NVML must not be open in this process: it is a client of each GPU that it was asked for.
+
+    Raises:
+        NodeError: if none was reset, with the next step.
     """
     command = ["nvidia-smi", "--gpu-reset", *(["-i", ",".join(uuids)] if uuids else [])]
     completed = host.run(command, check=False, timeout=SECONDS)
@@ -27,19 +30,11 @@ def reset(host: Host, uuids: t.Sequence[str]) -> None:
 
 
 def makes_way(host: Host, persistent: t.Iterable[str]) -> t.List[str]:
-    """Return what makes way for a reset: persistence mode of these GPUs, and a module that has all GPUs open."""
-    return [
-        *([DRM] if drm_holds(host) and not drm_users(host) else []),
-        *map(persistence, persistent),
-    ]
+    """Return what is switched off for a reset: persistence mode of these GPUs, and the module nvidia_drm.
 
-
-def drm_holds(host: Host) -> bool:
-    """Return whether nvidia_drm has the GPUs open, as it does to set display modes."""
-    return (host.read(f"{MODULE}/parameters/modeset") or "").strip() in ("Y", "1")
-
-
-def drm_users(host: Host) -> int:
-    """Return how many use nvidia_drm, of whatever kind they are."""
-    text = (host.read(f"{MODULE}/refcnt") or "").strip()
-    return int(text) if text.isdigit() else 0
+    That has all GPUs open if it sets display modes; it can be removed if its reference count is 0.
+    """
+    sets_modes = (host.read(f"{MODULE}/parameters/modeset") or "").strip() in ("Y", "1")
+    references = (host.read(f"{MODULE}/refcnt") or "").strip()
+    is_unused = not references.isdigit() or int(references) == 0
+    return [*([DRM] if sets_modes and is_unused else []), *map(persistence, persistent)]

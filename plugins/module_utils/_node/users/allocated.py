@@ -1,7 +1,7 @@
 # Copyright (c) 2026, the gpu.node authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""What the kubelet has given to pods: who has which device, and which GPU or MIG instance that is."""
+"""Devices that the kubelet has allocated to pods, and their GPUs and MIG instances."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from ..._base.text.shown import printable
 # The kubelet's root folders: that of most distributions, k0s' and MicroK8s'; and its PodResources socket there.
 ROOTS = ("/var/lib/kubelet", "/var/lib/k0s/kubelet", "/var/snap/microk8s/common/var/lib/kubelet")
 SOCKET = "pod-resources/kubelet.sock"
-VERSION = 1  # of what "gpu-plugin pods --json" answers
+VERSION = 1  # of the output of "gpu-plugin pods --json"
 UUID = "[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}"
 # Drivers before 470 named a MIG device by the GPU's UUID and its two instances.
 OLD_MIG = re.compile(rf"MIG-(GPU-{UUID})/(\d+)/(\d+)")
@@ -33,7 +33,7 @@ DRA = re.compile(r"(?:^|.*[=-])gpu-(\d{1,4})(?:-mig-(\d{1,4})-(\d{1,4})-(\d{1,4}
 # "gpu-0", "gpu-0-share" and "gpu-0-mig-1g10gb-19-4" of ours: minor, profile with its id, placement.
 OUR_DRA = re.compile(r"(?:^|.*[=-])gpu-(\d{1,4})(?:-share|-mig-\d[a-z0-9-]*-(\d{1,4})-(\d{1,4}))?")
 ADDRESS = re.compile(r"(?:[0-9a-f]{4,8}:)?[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]")
-# In place of a resource: a running container has the device, and the kubelet names nobody.
+# In place of a resource: a running container has the device, and the kubelet does not report it.
 UNREPORTED = "unreported"
 # NVIDIA's network operator has resources of nvidia.com that are no GPUs.
 GPU_RESOURCE = re.compile(
@@ -43,11 +43,14 @@ GPU_RESOURCE = re.compile(
 
 @dataclasses.dataclass(frozen=True)
 class Allocation:
-    """A device that a container was given; ``device`` is the id that its plugin or DRA driver uses.
+    """A device of a container.
 
-    ``resource`` is that of the device plugin, such as nvidia.com/gpu, or the name of the DRA driver. Without
-    a ``container`` it is a claim that has the device, and ``pod`` is the claim's name. With the resource UNREPORTED
-    the kubelet does not know of it: ``container`` is an id, and ``device`` is named as its node is.
+    Attributes:
+        pod: The pod's name, or, without a container, that of the claim that has the device.
+        container: Its name; its id if the kubelet does not report it.
+        resource: That of the device plugin, such as nvidia.com/gpu, the name of the DRA driver, or UNREPORTED if the
+            kubelet does not report the device.
+        device: The id of the device plugin or DRA driver; the name of the device node if it is not reported.
     """
 
     namespace: str
@@ -66,7 +69,7 @@ class Allocation:
 
 
 class Place(t.NamedTuple):
-    """A GPU, or one of its instances, or a compute instance of it; None is the whole of it."""
+    """A GPU, or one of its GPU instances, or a compute instance of that; None for all of them."""
 
     gpu: str
     gi: t.Optional[int] = None
@@ -75,21 +78,21 @@ class Place(t.NamedTuple):
 
 @dataclasses.dataclass(frozen=True)
 class Holder:
-    """Who has a place, in words; the ids of instances are None on a whole GPU."""
+    """A description of who has a device; the ids of instances are None on a whole GPU."""
 
-    who: str
+    description: str
     gi_id: t.Optional[int] = None
     ci_id: t.Optional[int] = None
 
     def __str__(self) -> str:
-        return self.who
+        return self.description
 
 
 Holders = t.Dict[str, t.Tuple[Holder, ...]]  # by the UUID of a GPU
 
 
 class Devices(t.NamedTuple):
-    """A GPU with what of it can be allocated."""
+    """A GPU with the instances and MIG devices of it that can be allocated."""
 
     gpu: Gpu
     instances: t.Tuple[GpuInstance, ...] = ()
@@ -97,77 +100,79 @@ class Devices(t.NamedTuple):
 
 
 def is_gpu(allocation: Allocation) -> bool:
-    """Return whether an allocation is of a GPU or a part of one, by whichever plugin or driver."""
+    """Return whether an allocation is of a GPU or a part of one, by any device plugin or driver."""
     return bool(GPU_RESOURCE.fullmatch(allocation.resource) or NAMED.search(allocation.device))
 
 
 def names(allocations: t.Iterable[Allocation]) -> t.Tuple[str, ...]:
-    """Say who has a GPU, or a part of one, once for each device."""
+    """Return descriptions of who has a GPU, or a part of one, once for each device."""
     return tuple(dict.fromkeys(str(allocation) for allocation in allocations if is_gpu(allocation)))
 
 
 def places(allocation: Allocation, node: t.Sequence[Devices]) -> t.List[Place]:
-    """Return where a device is that a container was given: on no GPU where it is gone or of another kind.
+    """Return the places of the device in an allocation, none if it is gone or no GPU.
 
-    An id that can't be read is on every GPU: what it stands for is not known, so none is taken from it.
+    A device with an id that can't be read is on every GPU, so that nothing is taken from its container.
     """
     if not is_gpu(allocation):
         return []
-    old, named = OLD_MIG.search(allocation.device), NAMED.search(allocation.device)
+    device = allocation.device
+    old, named = OLD_MIG.search(device), NAMED.search(device)
     if old:
-        whole = [each for each in node if each.gpu.uuid == old[1]]
-        return [Place(each.gpu.uuid, int(old[2]), int(old[3])) for each in whole]
+        has_gpu = any(devices.gpu.uuid == old[1] for devices in node)
+        return [Place(old[1], int(old[2]), int(old[3]))] if has_gpu else []
     if named:
-        wholes = [Place(each.gpu.uuid) for each in node if each.gpu.uuid == named[0]]
-        migs = (mig for each in node for mig in each.migs)
+        wholes = [Place(named[0]) for devices in node if devices.gpu.uuid == named[0]]
+        migs = (mig for devices in node for mig in devices.migs)
         return wholes or [_mig(mig) for mig in migs if mig.uuid == named[0]]
     for pattern, read in OURS if allocation.resource.startswith(DRIVER) else PATTERNS:
-        match = pattern.fullmatch(allocation.device)
+        match = pattern.fullmatch(device)
         if match:
-            return [place for each in node for place in read(match, each)]
-    if ADDRESS.fullmatch(allocation.device.lower()):
-        tail = allocation.device.lower()[-7:]
-        return [Place(each.gpu.uuid) for each in node if each.gpu.pci_bus_id.lower()[-7:] == tail]
-    parts = [
-        (each.gpu.uuid, gi)
-        for each in node
-        for gi in (None, *(instance.id for instance in each.instances))
-    ]
-    return [Place(*part) for part in parts]
-
-
-def _indexed(match: t.Match[str], on: Devices) -> t.List[Place]:
-    if int(match[1]) != on.gpu.index:
-        return []
-    if match[2] is None:
-        return [Place(on.gpu.uuid)]
-    return [_mig(mig) for mig in on.migs if mig.mig_index == int(match[2])]
-
-
-def _by_node(match: t.Match[str], on: Devices) -> t.List[Place]:
-    if int(match[1]) != on.gpu.minor:
-        return []
-    return [Place(on.gpu.uuid, None if match[2] is None else int(match[2]))]
-
-
-def _by_dra(match: t.Match[str], on: Devices) -> t.List[Place]:
-    """Return the place by the minor, of the whole GPU where it is a share of it.
-
-    NVIDIA's drivers before 25.8 took the index, and either is spared.
-    """
-    if int(match[1]) not in {on.gpu.minor, on.gpu.minor if match.re is OUR_DRA else on.gpu.index}:
-        return []
-    if match[2] is None:
-        return [Place(on.gpu.uuid)]
-    at = (int(match[2]), int(match[3]))
+            return [place for devices in node for place in read(match, devices)]
+    if ADDRESS.fullmatch(device.lower()):
+        gpus = (devices.gpu for devices in node)
+        tail = device.lower()[-7:]
+        return [Place(gpu.uuid) for gpu in gpus if gpu.pci_bus_id.lower()[-7:] == tail]
     return [
-        Place(on.gpu.uuid, instance.id)
-        for instance in on.instances
-        if (instance.profile_id, instance.start) == at
+        Place(devices.gpu.uuid, gi)
+        for devices in node
+        for gi in (None, *(instance.id for instance in devices.instances))
     ]
 
 
-PATTERNS = ((INDEX, _indexed), (NODE, _by_node), (DRA, _by_dra))
+def _by_index(match: t.Match[str], devices: Devices) -> t.List[Place]:
+    if int(match[1]) != devices.gpu.index:
+        return []
+    if match[2] is None:
+        return [Place(devices.gpu.uuid)]
+    return [_mig(mig) for mig in devices.migs if mig.mig_index == int(match[2])]
+
+
+def _by_node(match: t.Match[str], devices: Devices) -> t.List[Place]:
+    if int(match[1]) != devices.gpu.minor:
+        return []
+    return [Place(devices.gpu.uuid, None if match[2] is None else int(match[2]))]
+
+
+def _by_dra(match: t.Match[str], devices: Devices) -> t.List[Place]:
+    """Return the place of a GPU with this minor, or index; for a share, that of the whole GPU.
+
+    NVIDIA's drivers before 25.8 use the index, so both GPUs count.
+    """
+    gpu = devices.gpu
+    if int(match[1]) not in {gpu.minor, gpu.minor if match.re is OUR_DRA else gpu.index}:
+        return []
+    if match[2] is None:
+        return [Place(gpu.uuid)]
+    placement = (int(match[2]), int(match[3]))
+    return [
+        Place(gpu.uuid, instance.id)
+        for instance in devices.instances
+        if (instance.profile_id, instance.start) == placement
+    ]
+
+
+PATTERNS = ((INDEX, _by_index), (NODE, _by_node), (DRA, _by_dra))
 OURS = ((OUR_DRA, _by_dra),)
 
 
@@ -176,16 +181,20 @@ def _mig(mig: MigDevice) -> Place:
 
 
 def holders(allocations: t.Iterable[Allocation], node: t.Sequence[Devices]) -> Holders:
-    """Return who has something of each GPU, by its UUID; shares of one device count once."""
-    holders_by_gpu: t.Dict[str, t.Dict[Holder, None]] = {device.gpu.uuid: {} for device in node}
+    """Return the holders of each GPU or parts of it, by its UUID; shares of one device count once."""
+    by_gpu: t.Dict[str, t.Dict[Holder, None]] = {devices.gpu.uuid: {} for devices in node}
     for allocation in allocations:
         for place in places(allocation, node):
-            holders_by_gpu[place.gpu][Holder(str(allocation), place.gi, place.ci)] = None
-    return {uuid: tuple(those) for uuid, those in holders_by_gpu.items()}
+            by_gpu[place.gpu][Holder(str(allocation), place.gi, place.ci)] = None
+    return {uuid: tuple(gpu_holders) for uuid, gpu_holders in by_gpu.items()}
 
 
 def parse(text: str) -> t.Tuple[Allocation, ...]:
-    """Read the answer of ``gpu-plugin pods --json``. NodeError: it is none, or of another version."""
+    """Read the output of ``gpu-plugin pods --json``.
+
+    Raises:
+        NodeError: if it is invalid, or of another version.
+    """
     try:
         rows = json_data.loads(text)
         if rows["version"] != VERSION:
@@ -198,9 +207,10 @@ def parse(text: str) -> t.Tuple[Allocation, ...]:
 
 
 def checkpoint(text: str) -> t.Tuple[Allocation, ...]:
-    """Read the kubelet's own checkpoint of device plugins, in which the pods' UIDs stand for their names.
+    """Read the kubelet's own checkpoint of device plugins, which has the pods' UIDs instead of their names.
 
-    NodeError: it is not of a form that is known.
+    Raises:
+        NodeError: if it is not of a known form.
     """
     try:
         return tuple(
@@ -221,22 +231,19 @@ def checkpoint(text: str) -> t.Tuple[Allocation, ...]:
 def claims(
     text: t.Optional[str], reported: t.Iterable[Allocation] = ()
 ) -> t.Tuple[Allocation, ...]:
-    """Read what claims have from the checkpoint of our DRA driver, but for what is told of their pods.
+    """Read the devices of claims from the checkpoint of our DRA driver, without those that are reported of pods.
 
-    NodeError: the checkpoint is damaged.
+    Raises:
+        NodeError: if the checkpoint is damaged.
     """
     known = {
         (allocation.namespace, allocation.resource, allocation.device) for allocation in reported
     }
-    pairs = ((held, device) for held in load(text).values() for device in held.devices)
-    allocations = (
-        Allocation(held.namespace, held.name, "", DRIVER, allocation.device)
-        for held, allocation in pairs
-    )
     return tuple(
-        allocation
-        for allocation in allocations
-        if (allocation.namespace, allocation.resource, allocation.device) not in known
+        Allocation(claim.namespace, claim.name, "", DRIVER, device.device)
+        for claim in load(text).values()
+        for device in claim.devices
+        if (claim.namespace, DRIVER, device.device) not in known
     )
 
 

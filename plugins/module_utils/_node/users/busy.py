@@ -1,7 +1,7 @@
 # Copyright (c) 2026, the gpu.node authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""What to do about a change that would take a GPU from somebody, and the refusal of it."""
+"""The refusal of a change that would take a GPU from its users, and what may be done about them."""
 
 from __future__ import annotations
 
@@ -14,16 +14,26 @@ DRAIN = "stop them, for example by draining the node, and run again"
 
 
 class Busy(NodeError):
-    """Processes, or pods that were given a device, are where a change has to be made.
+    """Processes or pods use a device that a change needs.
 
-    Unlike any other refusal it is one for now: the same change is made once they have ended.
+    Unlike any other refusal this one is temporary: the same change can be made once they have ended.
     """
 
 
 def refuse_if_busy(
     message: str, users: t.Iterable[t.Any], *, hint: str = DRAIN, **details: t.Any
 ) -> None:
-    """Raise Busy when there are users, naming processes, pods and containers; ``details`` are those of the error."""
+    """Refuse a change while there are users.
+
+    Args:
+        message: The change that is refused.
+        users: Processes, pods and containers.
+        hint: The next step.
+        details: Details of the error.
+
+    Raises:
+        Busy: if there are users, with their names.
+    """
     names = list(dict.fromkeys(map(str, users)))
     if names:
         cause = f"in use by {', '.join(names)}"

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, the gpu.node authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""What is known to hold GPUs open for as long as it runs, and how each is stopped.
+"""Programs that hold GPUs open for as long as they run, and how each is stopped.
 
 The services are those that NVIDIA's mig-parted stops before it changes a GPU (deployments/systemd/hooks.sh, and
 service.sh of earlier releases), with nvidia-imex and nvidia-powerd of the driver's own packages; the labels are those
@@ -15,7 +15,7 @@ import typing as t
 from ..._base.dra.names import UNIT as DRA_UNIT
 from .users import KERNELS, User
 
-# Programs that somebody has started by hand, by their names as the kernel cuts them.
+# Programs that were started by hand, by their names as the kernel cuts them.
 BY_HAND: t.Mapping[str, str] = {
     name[:KERNELS]: command
     for name, command in (
@@ -24,7 +24,7 @@ BY_HAND: t.Mapping[str, str] = {
         ("nvidia-cuda-mps-server", "echo quit | nvidia-cuda-mps-control"),
     )
 }
-# What is stopped in place of a service that it would start again.
+# Services that would start a service again, and are stopped instead of it.
 PARENTS = {
     f"nvsm-{part}.service": "nvsm.service" for part in ("core", "api-gateway", "mqtt", "notifier")
 }
@@ -38,7 +38,7 @@ DISPLAY_UNITS = frozenset(
 OURS = "gpu-device-plugin.service"
 ADVERTISERS = (OURS, DRA_UNIT)
 VARIABLE = "gpu_nodes_stop_services (stop_services of the module)"
-# Pods of DaemonSets, which no drain evicts, by what their names have: the labels by which the GPU operator runs them.
+# Pods of DaemonSets, which no drain evicts, by a part of their names: the labels by which the GPU operator runs them.
 DAEMON_SETS = (
     ("dcgm-exporter", "dcgm-exporter"),
     ("gpu-feature-discovery", "gpu-feature-discovery"),
@@ -50,7 +50,7 @@ DAEMON_SETS = (
 
 
 def advice(users: t.Sequence[User], pods: t.Sequence[str] = ()) -> str:
-    """Return how those are stopped that have GPUs, each way once, as commands where that is known."""
+    """Return how the users of GPUs are stopped, as commands if they are known, each once."""
     named = [user for user in users if user.unit and not (user.pod or user.container)]
     named = [user for user in named if not _is_display(user) and user.unit not in ADVERTISERS]
     services = dict.fromkeys(PARENTS.get(user.unit, user.unit) for user in named)
@@ -83,7 +83,7 @@ def _otherwise(user: User) -> t.Iterator[str]:
 
 
 def _of_pods(names: t.Sequence[str]) -> t.Iterator[str]:
-    """Return how pods leave a node; a name is that of one label at most."""
+    """Return how pods are removed from a node; each pod counts for the first label that its name has a part of."""
     left = list(names)
     for part, label in DAEMON_SETS:
         if any(part in name for name in left):

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, the gpu.node authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""Services that make way for a change: which may, and what is written down of them."""
+"""Services that may be stopped for a change, and the record of those that were."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from .holders import OURS
 
 RECORD = "/var/lib/gpu-node/stopped-services.json"
 STOP, START = "stop_services", "start_services"
-# What makes way for a reset besides services, by the names that the record and users have of it.
+# Holders of GPUs besides services that are switched off for a reset, by their names in the record and in messages.
 PERSISTENCE, DRM = "persistence mode of ", "the module nvidia_drm"
 NAME = re.compile(r"[A-Za-z0-9:_.@][A-Za-z0-9:_.@\\-]*\.service")
 OUR_UNITS = frozenset(
@@ -39,22 +39,22 @@ HINT = "start stopped services such as nvidia-dcgm and nvsm by hand, then remove
 
 
 def persistence(uuid: str) -> str:
-    """Return what a GPU's persistence mode is called where it makes way."""
+    """Return the name of a GPU's persistence mode in the record and in messages."""
     return f"{PERSISTENCE}{uuid}"
 
 
 def command(service: str, *, on: bool) -> t.Tuple[str, ...]:
-    """Return what switches something off or on that makes way and is no service; none for a service."""
+    """Return the command that switches a holder off or on that is no service; none for a service."""
     if service.startswith(PERSISTENCE):
         return ("nvidia-smi", "-pm", str(int(on)), "-i", service[len(PERSISTENCE) :])
     if service == DRM:
-        # Not modprobe -r, which takes the driver with it where nobody uses that.
+        # Not modprobe -r, which also removes the driver if nothing uses it.
         return ("modprobe", "nvidia_drm") if on else ("rmmod", "nvidia_drm")
     return ()
 
 
 class Service(t.NamedTuple):
-    """A service by systemd's own name for it, and whether it is there and runs."""
+    """A service by systemd's name, and whether it is on the node and runs."""
 
     unit: str
     there: bool
@@ -62,19 +62,23 @@ class Service(t.NamedTuple):
 
 
 class Stopped(t.NamedTuple):
-    """What was stopped, in that order, since a boot."""
+    """The services that were stopped, in that order, since a boot."""
 
     units: t.Tuple[str, ...] = ()
     boot: str = ""
 
 
 def parse(names: t.Iterable[str]) -> t.Tuple[str, ...]:
-    """Return the services that the user names; InputError says which may not be stopped, and why."""
+    """Return the services that the user names.
+
+    Raises:
+        InputError: if one may not be stopped, with the reason.
+    """
     units = [name if "." in name else f"{name}.service" for name in names]
     for unit in units:
-        why = _why_not(unit)
-        if why:
-            raise InputError.of("stop_services", unit, why)
+        expected = _why_not(unit)
+        if expected:
+            raise InputError.of("stop_services", unit, expected)
     return tuple(dict.fromkeys(units))
 
 
@@ -95,7 +99,7 @@ def _why_not(unit: str) -> str:
 
 
 def check(unit: str, dependent: str) -> None:
-    """Refuse a service that would take another one down with it which must stay."""
+    """Refuse a service with which another one stops that must not be stopped."""
     if _why_not(dependent):
         expected = f"a service that {dependent} does not stop with, as it needs this one"
         raise InputError.of("stop_services", unit, expected)
@@ -107,7 +111,11 @@ def dump(stopped: Stopped) -> str:
 
 
 def load(text: t.Optional[str]) -> Stopped:
-    """Return what was stopped and not started again; NodeError where the file is damaged."""
+    """Return the services that were stopped and not started again.
+
+    Raises:
+        NodeError: if the file is damaged.
+    """
     if not text:
         return Stopped()
     with readable(RECORD, HINT):

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, the gpu.node authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""A process that has a GPU open, and what runs it: a pod, a container, or a service."""
+"""A process that has a GPU open, with its pod, container, or service."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import typing as t
 from ..._base.text import json_data
 from ..._base.text.shown import printable
 
-# Nobody but root makes cgroups outside of users' slices.
+# Only root makes cgroups outside of users' slices.
 UNIT = re.compile(r"/(?!user\.slice/)(?:[^/]+\.slice/)*([^/]+\.service)(?:/|$)")
 # Scopes of runc and crun under systemd, folders without it, and containerd's names where systemd is only asked.
 CONTAINER = re.compile(
@@ -23,7 +23,7 @@ KERNELS = 15  # characters of a program's name that the kernel keeps
 
 
 class Container(t.NamedTuple):
-    """A container: its id, the program that manages it where that is known, and its name."""
+    """A container: its id, the program that manages it if that is known, and its name."""
 
     id: str
     engine: str = ""
@@ -44,7 +44,7 @@ class User(t.NamedTuple):
 
     @property
     def where(self) -> str:
-        """Return what runs it, in words."""
+        """Return the pod, container or service of the process, as a phrase."""
         container = f"container {self.container}" if self.container else ""
         return printable((f"pod {self.pod}" if self.pod else "") or container or self.unit)
 
@@ -54,7 +54,7 @@ class User(t.NamedTuple):
 
 
 def unit_of(paths: t.Iterable[str]) -> str:
-    """Return the service that a process belongs to, from its paths among the cgroups; empty for none."""
+    """Return the service that a process belongs to, by its cgroup paths; empty for none."""
     matches = (UNIT.match(path) for path in paths)
     return next((match[1] for match in matches if match), "")
 
@@ -69,7 +69,7 @@ def container_of(paths: t.Iterable[str]) -> t.Optional[Container]:
 
 
 def docker_name(config: t.Optional[str]) -> str:
-    """Return a container's name from the file that Docker keeps of it, empty where it has none."""
+    """Return a container's name from Docker's file about it, empty if it has none."""
     try:
         return str(json_data.loads(config or "{}").get("Name", "")).lstrip("/")
     except (ValueError, AttributeError):
@@ -77,7 +77,7 @@ def docker_name(config: t.Optional[str]) -> str:
 
 
 def podman_name(listed: t.Optional[str], container: str) -> str:
-    """Return a container's name from the list that podman keeps, empty where it is not there."""
+    """Return a container's name from podman's list, empty if it is not in it."""
     try:
         containers = [load for load in json_data.loads(listed or "[]") if load["id"] == container]
         return str(containers[0]["names"][0]) if containers else ""

@@ -10,12 +10,12 @@ import time
 import typing as t
 
 from ..._base.packages.apt import upstream
+from ..._base.services.dcgm import RECORD
 from ..._base.steps import Plan
 from ..._machine.download import bring
 from ..._machine.host import Host
 from ..._machine.own_files import OwnFiles
 from ..._machine.units import failure, properties, systemctl
-from ..._node.machine.dcgm import RECORD
 from ..._node.machine.facts import environment, library_versions, loaded_driver
 from ..._node.machine.recorded import existing
 from ..machine import Software

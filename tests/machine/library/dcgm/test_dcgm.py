@@ -13,7 +13,7 @@ from ansible_collections.gpu.node.plugins.module_utils._base.errors import (
     InputError,
     NodeError,
 )
-from ansible_collections.gpu.node.plugins.module_utils._node.machine.dcgm import RECORD
+from ansible_collections.gpu.node.plugins.module_utils._base.services.dcgm import RECORD
 
 from tests.fakes.library.dcgm_nodes import CORE, DCGM, NEW, OLD, DcgmNode, capability, converge
 

@@ -8,9 +8,9 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from ansible_collections.gpu.node.plugins.module_utils._base.services.dcgm import RECORD
 from ansible_collections.gpu.node.plugins.module_utils._base.steps import Plan, Step
 from ansible_collections.gpu.node.plugins.module_utils._mig.capability import MigCapability
-from ansible_collections.gpu.node.plugins.module_utils._node.machine.dcgm import RECORD
 from ansible_collections.gpu.node.plugins.module_utils._software.dcgm.exporter import (
     DCGM_UNIT,
     UNIT,

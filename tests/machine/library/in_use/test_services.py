@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 from ansible_collections.gpu.node.plugins.module_utils._base.errors import InputError, NodeError
 from ansible_collections.gpu.node.plugins.module_utils._base.gpu import Process
+from ansible_collections.gpu.node.plugins.module_utils._base.services.dcgm import RECORD as DCGM
 from ansible_collections.gpu.node.plugins.module_utils._machine.host import Completed
 from ansible_collections.gpu.node.plugins.module_utils._mig.capability import MigCapability
-from ansible_collections.gpu.node.plugins.module_utils._node.machine.dcgm import RECORD as DCGM
 from ansible_collections.gpu.node.plugins.module_utils._node.users.machine.services import (
     BOOT_ID,
     Services,

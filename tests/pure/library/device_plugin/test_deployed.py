@@ -17,7 +17,7 @@ from ansible_collections.gpu.node.plugins.module_utils._device_plugin.capability
     DevicePluginCapability,
 )
 from ansible_collections.gpu.node.plugins.module_utils._device_plugin.machine.rollback import (
-    Kept,
+    Proven,
     parse,
 )
 from ansible_collections.gpu.node.plugins.module_utils._device_plugin.machine.status import STATUS
@@ -149,7 +149,7 @@ def test_a_run_that_is_killed_while_it_waits_is_known_to_the_next() -> None:
     with pytest.raises(KeyboardInterrupt):
         deploy(machine, "r2")
     assert machine.current == "r2"
-    kept = Kept("r1", machine.files[CONFIG], "unit of r1", "unit of MPS of r1")
+    kept = Proven("r1", machine.files[CONFIG], "unit of r1", "unit of MPS of r1")
     assert parse(machine.files[KEPT]) == kept
     machine.killed_at = ""
     with pytest.raises(NodeError, match="release r1 with its configuration was restored"):

@@ -11,7 +11,7 @@ import typing as t
 import pytest
 from ansible_collections.gpu.node.plugins.module_utils._device_plugin.machine.rollback import (
     MANAGER,
-    Kept,
+    Proven,
     parse,
     proven,
     render,
@@ -41,9 +41,9 @@ SERVES = seen(
 
 
 def test_what_serves_is_kept_with_the_release_that_runs() -> None:
-    assert proven(SERVES, CONFIG) == Kept("old", "c", "u")
+    assert proven(SERVES, CONFIG) == Proven("old", "c", "u")
     manager = changed(SERVES, files={**FILES, MANAGER: "m"})
-    assert proven(manager, CONFIG) == Kept("old", "c", "u", "m")
+    assert proven(manager, CONFIG) == Proven("old", "c", "u", "m")
 
 
 @pytest.mark.parametrize(
@@ -64,8 +64,8 @@ def test_what_does_not_serve_is_not(changes: t.Dict[str, t.Any]) -> None:
     assert proven(changed(SERVES, **changes), CONFIG) is None
 
 
-@given(st.builds(Kept, *[st.text(min_size=1)] * 3, st.text()))
-def test_what_is_kept_is_read_again(kept: Kept) -> None:
+@given(st.builds(Proven, *[st.text(min_size=1)] * 3, st.text()))
+def test_what_is_kept_is_read_again(kept: Proven) -> None:
     assert parse(render(kept)) == kept
 
 

@@ -58,7 +58,7 @@ TEXT = (REPOSITORY / "files/gpu_plugin/systemd/gpu-device-plugin.service").read_
 def test_what_weakens_or_replaces_is_named(folder: str, text: str, names: list[str]) -> None:
     drop_in = f"{folder}/gpu-device-plugin.service.d/mine.conf"
     host = FakeHost({UNIT: TEXT, drop_in: text})
-    said = OwnFiles(host, {UNIT: 0o644}).overruled()  # type: ignore[arg-type]
+    said = OwnFiles(host, {UNIT: 0o644}).warnings()  # type: ignore[arg-type]
     assert len(said) == bool(names)
     for one in said:
         assert one.startswith(f"{drop_in} overrides what gpu-device-plugin.service sets, or ")
@@ -70,7 +70,7 @@ def test_what_is_no_unit_and_no_drop_in_is_not_read() -> None:
     files = {UNIT: TEXT, f"{UNIT}.d/mine.conf.off": "[Service]\nProtectSystem=no\n"}
     host = FakeHost({**files, "/etc/gpu-node/config.yaml.d/a.conf": "[Service]\nType=simple\n"})
     modes = {UNIT: 0o644, "/etc/gpu-node/config.yaml": 0o644}
-    assert OwnFiles(host, modes).overruled() == ()  # type: ignore[arg-type]
+    assert OwnFiles(host, modes).warnings() == ()  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(
@@ -81,7 +81,7 @@ def test_a_drop_in_of_several_units_is_named_once_with_all_of_ours(folder: str) 
     text = "[Service]\nProtectSystem=no\n"
     drop_in = f"/usr/lib/systemd/system/{folder}.d/mine.conf"
     host = FakeHost({UNIT: TEXT, labels: TEXT, drop_in: text})
-    (said,) = OwnFiles(host, {UNIT: 0o644, labels: 0o644}).overruled()  # type: ignore[arg-type]
+    (said,) = OwnFiles(host, {UNIT: 0o644, labels: 0o644}).warnings()  # type: ignore[arg-type]
     both = folder in ("gpu-.service", "service")
     units = ["gpu-device-plugin.service", *(["gpu-node-labels.service"] if both else [])]
     which = f"each of {', '.join(units)}" if both else units[0]
@@ -96,15 +96,15 @@ def test_of_drop_ins_with_one_name_the_first_counts(folder: str) -> None:
         for one in drop_ins.FOLDERS[drop_ins.FOLDERS.index(folder) :]
     }
     host = FakeHost({UNIT: TEXT, **weak})
-    (said,) = OwnFiles(host, {UNIT: 0o644}).overruled()  # type: ignore[arg-type]
+    (said,) = OwnFiles(host, {UNIT: 0o644}).warnings()  # type: ignore[arg-type]
     assert said.startswith(f"{folder}/gpu-.service.d/mine.conf ")
     host.files[f"{folder}/gpu-.service.d/mine.conf"] = ""  # as of a link to /dev/null
-    assert OwnFiles(host, {UNIT: 0o644}).overruled() == ()  # type: ignore[arg-type]
+    assert OwnFiles(host, {UNIT: 0o644}).warnings() == ()  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("folder", drop_ins.CONTROL)
 def test_a_unit_in_the_place_of_ours_is_named(folder: str) -> None:
     other = f"{folder}/gpu-device-plugin.service"
     host = FakeHost({UNIT: TEXT, other: TEXT})
-    (said,) = OwnFiles(host, {UNIT: 0o644}).overruled()  # type: ignore[arg-type]
+    (said,) = OwnFiles(host, {UNIT: 0o644}).warnings()  # type: ignore[arg-type]
     assert said.startswith(f"systemd reads {other} in the place of {UNIT}. Next step: remove it")

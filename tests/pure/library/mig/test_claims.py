@@ -33,7 +33,7 @@ def test_what_a_claim_had_made_is_no_drift() -> None:
     plan = plan_gpu(state("MIG-2"), True, {"3g.20gb": 1})
     assert plan.steps == ()
     assert plan.before == plan.after
-    assert plan.kept == (1, 2)
+    assert plan.staying == (1, 2)
 
 
 def test_what_nobody_claims_any_more_is() -> None:

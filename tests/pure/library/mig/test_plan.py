@@ -180,7 +180,7 @@ def test_running_instance_stays_and_a_slice_is_added() -> None:
     state = GpuState(GPU, A100, (running,), (process,))
     plan = plan_gpu(state, True, {"3g.20gb": 1, "1g.5gb": 2})
     assert [step.action for step in plan.steps] == ["create_gi", "create_gi"]
-    assert plan.kept == (1,)
+    assert plan.staying == (1,)
 
 
 def test_busy_instance_that_would_have_to_go_is_named_with_its_process_and_pod() -> None:
@@ -251,7 +251,7 @@ def test_same_name_has_another_id_on_another_gpu() -> None:
     for profiles in (A100, other):
         running = instance(profiles, "3g.20gb", 0, 2)
         plan = plan_gpu(GpuState(GPU, profiles, (running,), ()), True, {"3g.20gb": 2})
-        assert plan.kept == (2,)
+        assert plan.staying == (2,)
         assert [step.params["start"] for step in plan.steps] == [4]
 
 

@@ -124,7 +124,7 @@ def test_each_declared_setting_is_compared_in_words() -> None:
 
 
 def test_ecc_that_waits_for_a_reset_is_no_drift() -> None:
-    waits = dataclasses.replace(state(), told=state().told._replace(ecc_next=False))
+    waits = dataclasses.replace(state(), reported=state().reported._replace(ecc_next=False))
     (one,) = compared(waits, parse([{"ecc": False}]))
     assert not one.drifted
 

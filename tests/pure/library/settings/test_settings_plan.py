@@ -65,7 +65,7 @@ def planned(one: GpuState, *rules: dict[str, Any], node: SettingsNode = GOOD) ->
 
 def carried_out(one: GpuState, steps: Any) -> GpuState:
     """Return the GPU as it is after steps, as the capability keeps of it what it was before."""
-    told, kept = one.told, one.kept
+    told, kept = one.reported, one.record
     for step in steps:
         if step.action == FORGET:
             left = {
@@ -77,7 +77,7 @@ def carried_out(one: GpuState, steps: Any) -> GpuState:
             kept = Kept(left, locks)
             continue
         name, value = step.params["name"], step.params["value"]
-        kept = kept._replace(before={name: one.now[name], **kept.before})
+        kept = kept._replace(before={name: one.values[name], **kept.before})
         if name in told.clocks:
             locks = {key: lock for key, lock in kept.locks.items() if key != name}
             runs = told.clocks[name][1]
@@ -114,11 +114,11 @@ def test_a_second_run_changes_nothing_and_absent_gives_back_what_was_there(
     for each in (rules, later):
         after = carried_out(after, planned(after, *each).steps)
         assert planned(after, *each).steps == ()
-        assert read(dump({UUID: after.kept})) == {UUID: after.kept}
+        assert read(dump({UUID: after.record})) == {UUID: after.record}
     back = carried_out(after, planned(after).steps)
-    assert back.kept == Kept()
-    assert back.now == first.now
-    assert back.told.ecc_next is True
+    assert back.record == Kept()
+    assert back.values == first.values
+    assert back.reported.ecc_next is True
 
 
 def test_what_no_rule_names_any_more_becomes_what_it_was() -> None:
@@ -189,7 +189,7 @@ def test_accounting_can_not_be_on_in_mig_mode_and_comes_back_with_nothing() -> N
     with pytest.raises(NodeError, match="the GPU is in MIG mode, in which the driver keeps it off"):
         planned(mig, {"accounting": True})
     assert planned(mig, {"accounting": False, "power_limit": 500}).steps
-    was_on = dataclasses.replace(mig, kept=Kept({"accounting": True}))
+    was_on = dataclasses.replace(mig, record=Kept({"accounting": True}))
     assert [step.action for step in planned(was_on).steps] == [FORGET]
 
 
@@ -201,7 +201,7 @@ def test_a_compute_mode_can_not_be_set_in_mig_mode() -> None:
         planned(mig, {"compute_mode": "exclusive_process"})
     assert "leave compute_mode out of the rules for GPUs in MIG mode" in no.value.hint
     assert planned(mig, {"compute_mode": "default", "power_limit": 500}).steps
-    was_set = dataclasses.replace(mig, kept=Kept({"compute_mode": "prohibited"}))
+    was_set = dataclasses.replace(mig, record=Kept({"compute_mode": "prohibited"}))
     assert [step.action for step in planned(was_set).steps] == [FORGET]
 
 
@@ -241,7 +241,7 @@ def test_what_can_not_be_read_is_told_apart_from_what_is_not_there_and_from_what
     with pytest.raises(NodeError, match=r"accounting can't be read: timed out"):
         planned(broken, {"accounting": True})
     with pytest.raises(NodeError, match=r"accounting can't be read: timed out"):
-        planned(dataclasses.replace(broken, kept=Kept({"accounting": False})))
+        planned(dataclasses.replace(broken, record=Kept({"accounting": False})))
 
 
 def test_what_a_change_needs_is_known_with_its_step() -> None:

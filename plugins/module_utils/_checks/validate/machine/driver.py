@@ -13,6 +13,7 @@ from ...._base.boot import unit_file
 from ...._base.dra.names import UNIT as DRA_UNIT
 from ...._base.errors import NodeError
 from ...._base.packages.package import Record
+from ...._base.services import dcgm
 from ...._base.services.driver import FABRIC_SERVICE, SERVICE
 from ...._base.services.mig import UNIT as MIG_UNIT
 from ...._cdi import boot as cdi_boot
@@ -26,8 +27,6 @@ from ...._machine.host import Host
 from ...._machine.units import properties, properties_of
 from ...._mig import boot as mig_boot
 from ...._node.machine import facts
-from ...._node.machine.dcgm import RECORD as DCGM
-from ...._node.machine.dcgm import managed
 from ...._node.machine.recorded import package_manager
 from ...._runtime.machine.record import RECORD as RUNTIME
 from ...._settings import boot as settings_boot
@@ -110,7 +109,7 @@ def _fabric(host: Host) -> t.Dict[str, t.Any]:
 def holds(host: Host) -> Holds:
     """Return what the records say was put on hold, and what the package manager says of it."""
     try:
-        records = [Record.load(host.read(path), path) for path in (DRIVER, TOOLKIT, DCGM)]
+        records = [Record.load(host.read(path), path) for path in (DRIVER, TOOLKIT, dcgm.RECORD)]
         desired = frozenset(name for record in records for name in record.holds)
         if not desired:
             return Holds()
@@ -150,6 +149,6 @@ def _recorded(host: Host) -> t.Tuple[str, ...]:
     """Return the units that records name: nvidia-persistenced where we have enabled it, and those of DCGM."""
     try:
         enabled = DriverRecord.load(host.read(DRIVER), DRIVER).service
-        return (*((SERVICE,) if enabled else ()), *managed(host))
+        return (*((SERVICE,) if enabled else ()), *dcgm.managed(host.read(dcgm.RECORD)))
     except NodeError:
         return ()

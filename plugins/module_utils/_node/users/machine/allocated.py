@@ -1,7 +1,7 @@
 # Copyright (c) 2026, the gpu.node authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""What the kubelet has given to pods: from itself, or from its checkpoint where it does not answer."""
+"""Devices of pods, from the kubelet, or from its checkpoint if it does not answer."""
 
 from __future__ import annotations
 
@@ -33,19 +33,16 @@ HINT = (
 
 
 def observe(host: Host) -> t.Tuple[Allocation, ...]:
-    """Return what pods have of GPUs, also where the kubelet has forgotten it.
+    """Return the GPUs and instances of pods, also if the kubelet has forgotten them.
 
-    NodeError: there is a kubelet, or a container, and what it has is not known.
+    Raises:
+        NodeError: if there is a kubelet, or a container, and its devices are not known.
     """
     answer = _observe(host)
     if isinstance(answer, Unknown):
         unknown = "it is not known which pods have GPUs, and nothing is taken from them"
         raise NodeError(unknown, cause=answer.reason, hint=HINT)
-    reported = (
-        [allocation for allocation in answer.value if is_gpu(allocation)]
-        if isinstance(answer, Known)
-        else []
-    )
+    reported = [*filter(is_gpu, answer.value)] if isinstance(answer, Known) else []
     claims_text = host.read(CLAIMS_HELD)
     return (
         *of_pods_that_run(host, reported),
@@ -55,20 +52,19 @@ def observe(host: Host) -> t.Tuple[Allocation, ...]:
 
 
 def socket(host: Host) -> str:
-    """Return where the kubelet answers who has which devices, empty where it never did."""
+    """Return the kubelet's PodResources socket, empty if there is none."""
     sockets = (f"{root}/{SOCKET}" for root in ROOTS)
     return next((path for path in sockets if host.exists(path)), "")
 
 
 def of_pods_that_run(host: Host, allocations: t.Sequence[Allocation]) -> t.Tuple[Allocation, ...]:
+    """Return the allocations without those of pods that have ended, which kubelets before 1.34 report."""
     if not allocations:
         return ()
     running, folders = running_pods(host), host.listdir(pods.LOGS)
     booted = pods.boot_time(host.read("/proc/stat"))
     ended = set()
-    for name in {
-        (allocation.namespace, allocation.pod) for allocation in allocations
-    }:  # kubelets before 1.34 name ended pods
+    for name in {(allocation.namespace, allocation.pod) for allocation in allocations}:
         logs = pods.folders_of(*name, folders)
         started = booted is not None and any(_logged(host, log, booted) for log in logs)
         if pods.ended(map(pods.uid_in, logs), running, started=started):
@@ -90,14 +86,16 @@ def _observe(host: Host) -> Knowledge[t.Tuple[Allocation, ...]]:
             except NodeError as error:
                 problem = str(error)
                 continue
-            names_driver = any(driver in each.resource for driver in DRIVERS for each in answer)
+            names_driver = any(
+                driver in allocation.resource for driver in DRIVERS for allocation in answer
+            )
             drivers = _claims(host)
             return Known(answer) if names_driver or not drivers else Unknown(UNTOLD.format(drivers))
     return _from_disk(host, problem)
 
 
 def _claims(host: Host) -> str:
-    """Return the drivers of GPUs that the kubelet has prepared claims of; it keeps them in a file."""
+    """Return the drivers of GPUs whose claims the kubelet has prepared, by its file of claims."""
     text = "".join(host.read(f"{root}/{CLAIMS}") or "" for root in ROOTS)
     return " and ".join(driver for driver in DRIVERS if driver in text)
 
@@ -112,7 +110,7 @@ def _asked(host: Host, socket: str) -> t.Tuple[Allocation, ...]:
 
 
 def _from_disk(host: Host, problem: str) -> Knowledge[t.Tuple[Allocation, ...]]:
-    """Return what the kubelet keeps on disk; of claims it is only looked whether there are any."""
+    """Return the allocations in the kubelet's checkpoint; Unknown if there are claims."""
     text = host.read(CHECKPOINT)
     drivers = _claims(host)
     if drivers:
@@ -121,7 +119,7 @@ def _from_disk(host: Host, problem: str) -> Knowledge[t.Tuple[Allocation, ...]]:
         return Absent()
     folders = host.listdir(pods.LOGS)
     try:
-        # Those of pods that are gone stay in it until the kubelet next gives something to a pod.
+        # Those of pods that are gone stay in it until the kubelet's next allocation.
         allocations = []
         for allocation in checkpoint(text):
             if any(host.exists(f"{root}/pods/{allocation.pod}") for root in ROOTS):
@@ -146,8 +144,8 @@ def running_pods(host: Host) -> t.FrozenSet[str]:
 
 
 def _logged(host: Host, folder: str, since: float) -> bool:
-    """Return whether a container of a pod wrote a log since then."""
+    """Return whether a container of a pod has written a log since a time."""
     root = f"{pods.LOGS}/{folder}"
-    places = (f"{root}/{name}" for name in host.listdir(root))
-    logs = (f"{place}/{name}" for place in places for name in host.listdir(place))
+    containers = (f"{root}/{name}" for name in host.listdir(root))
+    logs = (f"{container}/{name}" for container in containers for name in host.listdir(container))
     return any((host.mtime(path) or 0.0) > since for path in logs)

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, the gpu.node authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""Services that hold GPUs open make way for a change, and run again after it, whatever becomes of it."""
+"""Services that hold GPUs open: they are stopped for a change, and started after it in any case."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ import dataclasses
 import typing as t
 
 from ...._base.errors import InputError, NodeError
+from ...._base.services import dcgm
 from ...._base.steps import IDLE_GPU, Plan, Step
 from ...._machine.host import Host
 from ...._machine.units import properties, systemctl
-from ...machine.dcgm import managed
 from ...machine.facts import BOOT_ID
 from .. import services
 from ..holders import DISPLAY_UNITS, DISPLAYS
@@ -22,9 +22,9 @@ from ..services import RECORD, Service, Stopped
 from ..users import User
 from .users import gpu_users
 
-SECONDS = 120.0  # that a driver may take for what is no service
+SECONDS = 120.0  # for commands that need the driver
 RUNNING = ("active", "activating", "reloading")
-# With these a service stops where the one that it needs is stopped.
+# By these dependencies a service is stopped together with the one that it needs.
 NEEDED_BY = ("RequiredBy", "BoundBy", "ConsistsOf")
 
 
@@ -36,12 +36,12 @@ class Services:
         self._names: t.Optional[t.FrozenSet[str]] = None
         self._warnings: t.List[str] = []
 
-    # --- who they are ---
+    # --- observe ---
 
     def _all(self) -> t.List[Service]:
-        """Return them with all that would stop with them, in the order of stopping."""
+        """Return the services with all that would stop with them, in the order of stopping."""
         services_by_unit: t.Dict[str, Service] = {}
-        for unit in (*self._listed, *managed(self._host)):
+        for unit in (*self._listed, *dcgm.managed(self._host.read(dcgm.RECORD))):
             self._add(unit, services_by_unit, ())
         return list(services_by_unit.values())
 
@@ -54,7 +54,7 @@ class Services:
             return
         for other in " ".join(unit_state.get(key, "") for key in NEEDED_BY).split():
             if other.endswith(".service"):
-                if other not in managed(self._host):
+                if other not in dcgm.managed(self._host.read(dcgm.RECORD)):
                     services.check(unit, other)
                 self._add(other, services_by_unit, (*above, unit))
         there = bool(unit_state) and unit_state.get("LoadState") != "not-found"
@@ -70,15 +70,19 @@ class Services:
         return session or user.unit in self._names
 
     def users(self) -> t.Tuple[User, ...]:
-        """Return the processes that have a GPU open and that nobody stops for a change."""
+        """Return the processes that have a GPU open and are not stopped for a change."""
         return tuple(gpu_user for gpu_user in gpu_users(self._host) if not self.stops(gpu_user))
 
     # --- plan ---
 
     def around(self, planned: Plan, also: t.Iterable[str] = ()) -> Plan:
-        """Return a plan with the steps that stop and start services. InputError: one that is named is not there.
+        """Return a plan with the steps that stop and start services.
 
-        ``also`` makes way after them, and comes back before them: more services, or what ``services.command`` knows.
+        ``also`` is stopped after them, and started before them: more services, or names that ``services.command``
+        knows.
+
+        Raises:
+            InputError: if a service that the user names is not on the node.
         """
         taking = any(IDLE_GPU in step.needs for step in planned.steps)
         running = list(dict.fromkeys([*self.check(), *also])) if taking else []
@@ -87,21 +91,23 @@ class Services:
 
     @property
     def unsettled(self) -> bool:
-        """Return whether a service that was stopped is not started yet, or there is something to say of one."""
+        """Return whether a service that was stopped is not started yet, or there is a warning about one."""
         return bool(self._left() or self._warnings)
 
     def check(self) -> t.List[str]:
-        """Return what runs, in the order of stopping. InputError: a service that is named is not there."""
+        """Return the services that run, in the order of stopping.
+
+        Raises:
+            InputError: if a service that the user names is not on the node.
+        """
         every = self._all()
-        missing = [
-            service.unit for service in every if not service.there and service.unit in self._listed
-        ]
-        if missing:
-            raise InputError.of("stop_services", missing[0], "a service that the node has")
+        for service in every:
+            if not service.there and service.unit in self._listed:
+                raise InputError.of("stop_services", service.unit, "a service that the node has")
         return [service.unit for service in every if service.runs]
 
     def _left(self) -> t.Tuple[str, ...]:
-        """Return what was stopped since the node was booted and was not started again."""
+        """Return the services that were stopped since the node was booted and are not started again."""
         stopped = services.load(self._host.read(RECORD))
         return stopped.units if stopped.boot == self._boot() else ()
 
@@ -111,28 +117,28 @@ class Services:
     # --- apply ---
 
     def apply(self, step: Step) -> bool:
-        """Carry out a step of these, and tell whether it is one."""
+        """Carry out a step that stops or starts services, and return whether it is one."""
         work = {services.STOP: self.stop, services.START: self.start}.get(step.action)
         if work is not None:
             work(step.params["units"])
         return work is not None
 
     def stop(self, units: t.Sequence[str]) -> None:
-        """Stop services; each is written down before, and all start again where the process ends."""
+        """Stop services; each is recorded first, and all are started again when the process ends."""
         atexit.register(self.end)
         for unit in units:
-            self._write((*(left_unit for left_unit in self._left() if left_unit != unit), unit))
+            self._write((*(stopped for stopped in self._left() if stopped != unit), unit))
             self._turn(unit, on=False)
 
     def start(self, units: t.Sequence[str]) -> None:
-        """Start services again; one that does not start is a warning, since the change is made."""
+        """Start services again; if one does not start, that is a warning, since the change is made."""
         for unit in units:
             try:
                 self._turn(unit, on=True)
             except NodeError as error:
                 error.message = f"{unit} was stopped and does not start again"
                 self._warnings.append(str(error))
-            self._write(tuple(left_unit for left_unit in self._left() if left_unit != unit))
+            self._write(tuple(stopped for stopped in self._left() if stopped != unit))
         atexit.unregister(self.end)
 
     def _turn(self, name: str, *, on: bool) -> None:
@@ -155,11 +161,11 @@ class Services:
             raise
 
     def end(self) -> None:
-        """Start what is still stopped."""
+        """Start the services that are still stopped."""
         self.start(tuple(reversed(self._left())))
 
     def forget(self) -> None:
-        """Remove what is written down of services that a boot has started or not since."""
+        """Remove the record if it is of an earlier boot."""
         if not self._left():
             self._host.remove(RECORD)
 
@@ -171,9 +177,9 @@ class Services:
 
 
 def around(planned: Plan, running: t.Sequence[str], left: t.Sequence[str]) -> Plan:
-    """Return a plan that stops what runs before the first step that needs idle GPUs, and starts it at the end.
+    """Return a plan that stops running services before the first step that needs idle GPUs, and starts them at the end.
 
-    ``left`` is what was stopped before, by this run or one that was interrupted.
+    ``left`` are the services that were stopped before, by this run or one that was interrupted.
     """
     steps, taking = list(planned.steps), [IDLE_GPU in step.needs for step in planned.steps]
     stops = list(running) if any(taking) else []

@@ -1,7 +1,7 @@
 # Copyright (c) 2026, the gpu.node authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""Which GPUs the containers of pods have by their device nodes, whatever the kubelet remembers of them."""
+"""The GPUs of containers by their device nodes, which the kubelet may have forgotten."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ CHECKPOINT = "/var/lib/kubelet/device-plugins/kubelet_internal_checkpoint"
 GPUS, CAPABILITY_FOLDERS = "/proc/driver/nvidia/gpus", "/proc/driver/nvidia/capabilities"
 CAPABILITIES, CUDA = "nvidia-caps", "nvidia-uvm"  # majors in /proc/devices
 LAST_MINOR = 247  # of a GPU: the driver's other nodes have those above
-KMSG = Device(1, 11)  # no container has it but one that has all devices of the node
+KMSG = Device(1, 11)  # only a container with all devices of the node has it
 START_TIME = 19  # fields of /proc/<pid>/stat after the command name: see proc_pid_stat(5)
 HINT = (
     "delete this pod, or drain the node; a pod that starts after the kubelet is known to it, or set on_allocated to"
@@ -35,7 +35,7 @@ Key = t.TypeVar("Key", t.Tuple[str, str], str)
 
 
 class Container(t.NamedTuple):
-    """A running container of a pod, by the pod's UID, with its processes by when they started, the first first."""
+    """A running container of a pod, by the pod's UID, with its processes in the order in which they started."""
 
     pod: str
     id: str
@@ -64,9 +64,9 @@ class Nodes(t.NamedTuple):
     partitioned: t.FrozenSet[str]
 
     def names(self, devices: t.Iterable[Device]) -> t.List[str]:
-        """Return the GPUs and instances that can be used by these nodes.
+        """Return the GPUs and instances that can be used through these nodes.
 
-        Of a GPU in MIG mode, its own node is of no use without that of an instance.
+        The node of a GPU in MIG mode is of no use without that of an instance.
         """
         numbers = set(devices)
         parts = {name for number, name in self.instances.items() if number in numbers}
@@ -83,10 +83,12 @@ def gpu_minors(devices: t.Iterable[Device]) -> t.Set[int]:
 
 
 class Answers(t.NamedTuple):
-    """The containers that the kubelet answers for, and the GPUs and instances that claims do.
+    """The containers that the kubelet knows to have GPUs, and the GPUs and instances of claims.
 
-    ``containers`` are the names of those that it reports by their pods' namespaces and names, ``recorded`` those in its
-    checkpoint by the pods' UIDs. ``claimed`` is what claims have by the pods' UIDs.
+    Attributes:
+        containers: Names of containers that it reports, by namespace and name of their pods.
+        recorded: Names of containers in its checkpoint, by the UID of their pods.
+        claimed: GPUs and instances of claims, by the UID of their pods.
     """
 
     containers: t.Mapping[t.Tuple[str, str], t.FrozenSet[str]]
@@ -95,7 +97,7 @@ class Answers(t.NamedTuple):
 
 
 class PodNames(t.NamedTuple):
-    """What the kubelet's folders of logs call pods and containers."""
+    """The names of pods and containers by the kubelet's folders of logs."""
 
     pods: t.Sequence[str]
     containers: t.Mapping[str, str]
@@ -115,10 +117,10 @@ def unreported(
     *,
     starting: bool = False,
 ) -> t.Tuple[Allocation, ...]:
-    """Return what running containers have of GPUs while neither the kubelet nor a claim answers for it.
+    """Return the GPUs and instances of running containers that neither the kubelet nor a claim reports.
 
-    A kubelet has forgotten nothing that started after it, so what listens at ``socket`` is not asked about that. While
-    it is ``starting``, it names no pod before it has them from the API, and its checkpoint counts.
+    The kubelet that listens at ``socket`` knows all containers that started after it. While it is ``starting``, it
+    reports no pod before it has read the pods from the API, and its checkpoint counts.
 
     Raises:
         NodeError: if the devices of such a container can't be read.
@@ -132,33 +134,35 @@ def unreported(
         if is_gpu(allocation)
     )
     answers = Answers(named, _recorded(host), _claimed(claims))
-    since, names, nodes = _started(host, socket), PodNames.read(host), _nodes(host)
+    names, nodes = PodNames.read(host), _nodes(host)
+    listener = host.listener(socket) if socket else Absent()
+    since = _began(host, listener.value) if isinstance(listener, Known) else Absent()
     allocations: t.List[Allocation] = []
     for container in containers:
-        if _vouched(container, names, answers, starting=starting):
+        if _is_reported(container, names, answers, starting=starting):
             continue
         if isinstance(since, Known) and container.began > since.value:
             continue
-        devices = _devices(host, container, nodes)
+        name, devices = pods.name_of(container.pod, names.pods), _devices(host, container, nodes)
         if isinstance(devices, Unknown):
-            unknown = (
-                f"it is not known which GPUs pod {pods.name_of(container.pod, names.pods)} has"
-            )
+            unknown = f"it is not known which GPUs pod {name} has"
             raise NodeError(unknown, cause=devices.reason, hint=HINT)
         if isinstance(devices, Known):
-            namespace, _slash, pod = pods.name_of(container.pod, names.pods).rpartition("/")
-            where = namespace, pod, container.id[:SHORT] or "unknown", UNREPORTED
-            held = nodes.names(devices.value)
+            namespace, _slash, pod = name.rpartition("/")
+            holder = namespace, pod, container.id[:SHORT] or "unknown", UNREPORTED
             claimed = answers.claimed.get(container.pod, frozenset())
-            allocations += [Allocation(*where, name) for name in held if name not in claimed]
+            held = (device for device in nodes.names(devices.value) if device not in claimed)
+            allocations += [Allocation(*holder, device) for device in held]
     return tuple(allocations)
 
 
-def _vouched(container: Container, names: PodNames, answers: Answers, *, starting: bool) -> bool:
-    """Return whether the kubelet answers for a container.
+def _is_reported(
+    container: Container, names: PodNames, answers: Answers, *, starting: bool
+) -> bool:
+    """Return whether the kubelet reports a container.
 
-    It gives devices anew to a container that it restarts, and names no other of that pod then. A container without a
-    name is answered for with its pod.
+    When it restarts a container, it allocates devices to it again, and reports no other container of that pod then. A
+    container without a name is reported if one of its pod is.
     """
     namespace, _slash, pod = pods.name_of(container.pod, names.pods).rpartition("/")
     name = names.containers.get(container.id)
@@ -173,7 +177,7 @@ def _includes(name: t.Optional[str], containers: t.FrozenSet[str]) -> bool:
 
 
 def _claimed(claims: t.Iterable[PreparedClaim]) -> t.Dict[str, t.FrozenSet[str]]:
-    """Return which GPUs and instances pods have by claims, by the UID of the pod."""
+    """Return the GPUs and instances of claims, by the UID of their pods."""
     return _grouped(
         (uid, f"nvidia{device.minor}" + (f"/gi{device.instance.gi}" if device.instance else ""))
         for claim in claims
@@ -199,35 +203,29 @@ def _containers(host: Host) -> t.List[Container]:
         uid, began = pods.uid_of(cgroup, init), _began(host, int(pid))
         if uid and isinstance(began, Known):
             container = container_of(pods.paths(cgroup, init))
-            where = uid, container.id if container else ""
-            processes.setdefault(where, []).append((began.value, int(pid)))
-    return [Container(*where, tuple(sorted(process))) for where, process in processes.items()]
+            key = uid, container.id if container else ""
+            processes.setdefault(key, []).append((began.value, int(pid)))
+    return [Container(*key, tuple(sorted(process))) for key, process in processes.items()]
 
 
 def _began(host: Host, pid: int) -> Knowledge[int]:
-    """Return when a process started, in clock ticks since the boot; Absent: it has ended."""
+    """Return when a process started, in clock ticks since the boot; Absent if it has ended."""
     fields = proc(host, str(pid), "stat").rpartition(")")[2].split()
     if len(fields) <= START_TIME or fields[0] == "Z":
         return Absent()
     return Known(int(fields[START_TIME]))
 
 
-def _started(host: Host, socket: str) -> Knowledge[int]:
-    """Return when the kubelet that answers now was started."""
-    listener = host.listener(socket) if socket else Absent()
-    return _began(host, listener.value) if isinstance(listener, Known) else listener
-
-
 def _recorded(host: Host) -> t.Dict[str, t.FrozenSet[str]]:
     """Return the containers in the kubelet's own checkpoint by their pods' UIDs.
 
-    The kubelet reads it before it answers for all of them.
+    The kubelet reads it before it reports any of them.
     """
     try:
         text = host.read(CHECKPOINT)
         entries = checkpoint(text) if text else ()
     except NodeError:
-        return {}  # it vouches for nobody
+        return {}  # it can't be read, so it reports no container
     return _grouped((entry.pod, entry.container) for entry in entries if is_gpu(entry))
 
 
@@ -250,10 +248,10 @@ def _nodes(host: Host) -> Nodes:
 
 
 def _devices(host: Host, container: Container, nodes: Nodes) -> Knowledge[t.FrozenSet[Device]]:
-    """Return the devices that a container was given. Absent: by its nodes it has all, as every privileged one has.
+    """Return the devices of a container; Absent if it has no device of its own.
 
-    Such a container has what a program with CUDA has open. What has all GPUs open and no CUDA, as DCGM has, watches
-    GPUs, and has none.
+    A privileged container has the nodes of all devices, and counts only with the devices that a program with CUDA has
+    open. A program that has all GPUs open without CUDA, such as DCGM, only monitors them.
     """
     visible = host.devices_in_dev(container.pids[0])
     if isinstance(visible, Unknown):
