@@ -130,7 +130,7 @@ def refusal(gpu: ResetGpu) -> str:
         return f"NVML's answer for it: {gpu.signs.answer.value}"
     if gpu.devices.gpu.mig_current or gpu.devices.gpu.mig_pending:
         return MIG
-    mode = str(gpu.reported.now.get(COMPUTE))
+    mode = str(gpu.reported.present.get(COMPUTE))
     return CLOSED if COMPUTE_MODES.get(mode) == PROHIBITED else ""
 
 

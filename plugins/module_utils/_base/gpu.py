@@ -291,7 +291,7 @@ class SettingsTold(t.NamedTuple):
         failed: Why settings could not be read.
     """
 
-    now: t.Mapping[str, Value]
+    present: t.Mapping[str, Value]
     power: Range = (0, 0)
     power_default: int = 0
     clocks: t.Mapping[str, Range] = {}

@@ -86,7 +86,7 @@ class Host:
         Without ``check`` a missing program is status 127 and a timeout (seconds) 124.
 
         Raises:
-            NodeError: with ``check``, if the program is missing, fails or times out.
+            NodeError: if the program is missing, fails or times out, with ``check``.
         """
         program = self.which(argv[0])
         if program is None:

@@ -71,7 +71,7 @@ class Change(t.NamedTuple):
         return f"the node is in the middle of {self.change or 'a change'}{author}{failed}"
 
     @property
-    def way(self) -> str:
+    def next_step(self) -> str:
         """Return the step that ends the change."""
         playbook = self.change or "upgrade_driver"
         return f"run gpu.node.{playbook} to its end, which puts the node back"
@@ -130,4 +130,4 @@ def refusal(
                 return f"{marker.cause}. Next step: see there that it has ended, and run again with {ANYWAY}"
     if finishes or asked.take_over:
         return ""
-    return f"{marker.cause}. Next step: {marker.way}, or leave it in the middle with {ANYWAY}"
+    return f"{marker.cause}. Next step: {marker.next_step}, or leave it in the middle with {ANYWAY}"

@@ -36,7 +36,7 @@ class Quarantined(t.NamedTuple):
     ``serial`` and ``pci`` are the GPU's at that time, empty if they were not known, and for a node.
     """
 
-    by: str
+    author: str
     reason: str
     ticket: str = ""
     since: float = 0.0
@@ -50,7 +50,9 @@ class Quarantined(t.NamedTuple):
 
     def __str__(self) -> str:
         """Return a phrase for messages."""
-        return f"in quarantine since {strict.written(self.since)} by {WORDS[self.by]}: {self.why}"
+        return (
+            f"in quarantine since {strict.written(self.since)} by {WORDS[self.author]}: {self.why}"
+        )
 
 
 class Quarantine(t.NamedTuple):
@@ -73,7 +75,7 @@ class Seen(t.NamedTuple):
 
 
 EMPTY = Quarantine()
-OF_GPU = Quarantined._fields
+OF_GPU = ("by", *Quarantined._fields[1:])
 OF_NODE = OF_GPU[:4]
 
 
@@ -177,7 +179,7 @@ def data_of(quarantine: Quarantine) -> t.Dict[str, t.Any]:
 
 
 def _data(entry: Quarantined, fields: t.Sequence[str]) -> t.Dict[str, t.Any]:
-    data = {**entry._asdict(), "since": strict.written(entry.since)}
+    data = {**entry._asdict(), "by": entry.author, "since": strict.written(entry.since)}
     return {name: data[name] for name in fields}
 
 
@@ -188,23 +190,25 @@ def _read(name: str, data: object, fields: t.Sequence[str]) -> Quarantined:
     if not row["reason"]:
         raise ValueError(f"{name}.reason: expected why it is set aside")
     texts = {key: strict.text(f"{name}.{key}", row[key]) for key in fields if key != "since"}
-    return Quarantined(since=strict.time(f"{name}.since", row["since"]), **texts)
+    author, since = texts.pop("by"), strict.time(f"{name}.since", row["since"])
+    return Quarantined(author, since=since, **texts)
 
 
 def _may(author: str, entry: Quarantined) -> bool:
-    return author == OPERATOR or entry.by != OPERATOR
+    return author == OPERATOR or entry.author != OPERATOR
 
 
 def _joined(known: t.Optional[Quarantined], entry: Quarantined) -> Quarantined:
     """Return the new entry of a GPU or a node that may have one already."""
     if known is None:
         return entry
-    if not _may(entry.by, known):
+    if not _may(entry.author, known):
         return known
     serial, pci = entry.serial or known.serial, entry.pci or known.pci
     return entry._replace(since=known.since, serial=serial, pci=pci)
 
 
 def _bounded(entry: Quarantined) -> Quarantined:
-    texts = {name: strict.bounded(getattr(entry, name)) for name in OF_GPU if name != "since"}
+    fields = (name for name in entry._fields if name != "since")
+    texts = {name: strict.bounded(getattr(entry, name)) for name in fields}
     return entry._replace(since=strict.second(entry.since), **texts)

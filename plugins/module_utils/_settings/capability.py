@@ -118,7 +118,7 @@ class SettingsCapability:
                 mps=gpu.uuid in shared,
                 aside=self._aside(gpu.uuid, entry),
                 partitioned=self._partitioned(gpu),
-                fenced=entry is not None and entry.by == REPAIR,
+                fenced=entry is not None and entry.author == REPAIR,
             )
             states.append(state)
         self._gpus = {state.gpu.uuid: state for state in states}
@@ -140,7 +140,7 @@ class SettingsCapability:
         if entry is None or uuid in self._releasing:
             return ""
         failure = self._failures.get(uuid, "")
-        if entry.by == REPAIR:
+        if entry.author == REPAIR:
             return f"{entry}, and {failure}" if failure else ""
         return str(entry)
 
@@ -164,7 +164,7 @@ class SettingsCapability:
     def users(self, read: t.Sequence[t.Tuple[Gpu, SettingsTold]]) -> t.Dict[str, t.Tuple[str, ...]]:
         """Return the processes and pods that use each GPU, if a compute mode would exclude them."""
         modes = {rule.settings.get(COMPUTE, OPEN) for rule in self._rules} - {OPEN}
-        changes_mode = any(modes - {reported.now.get(COMPUTE)} for _gpu, reported in read)
+        changes_mode = any(modes - {reported.present.get(COMPUTE)} for _gpu, reported in read)
         if self._nvml is None or not changes_mode:
             return {}
         gpus = [gpu for gpu, _reported in read]

@@ -66,7 +66,7 @@ class GpuPlan(t.NamedTuple):
         return {
             name: value
             for name, value in reported.enforced.items()
-            if reported.now.get(name, value) != value
+            if reported.present.get(name, value) != value
         }
 
 

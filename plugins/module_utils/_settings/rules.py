@@ -139,7 +139,7 @@ def resolve_rules(rules: t.Sequence[Rule], gpu: Gpu, reported: SettingsTold) -> 
 
 
 def _resolved(key: str, name: str, value: t.Any, gpu: Gpu, reported: SettingsTold) -> Value:
-    if name == POWER and POWER in reported.now:
+    if name == POWER and POWER in reported.present:
         milliwatts = _milliwatts(value, reported.power_default)
         least, most = reported.power
         if not least <= milliwatts <= most:
@@ -156,7 +156,7 @@ def _resolved(key: str, name: str, value: t.Any, gpu: Gpu, reported: SettingsTol
             expected = f"{least} to {most} MHz, which GPU {gpu.index} ({gpu.name}) has"
             raise InputError.of(key, value, expected)
         return values[0], values[-1]
-    if name == POWER_PROFILES and POWER_PROFILES in reported.now:
+    if name == POWER_PROFILES and POWER_PROFILES in reported.present:
         return _profiles(key, [] if value == DEFAULT else _as_list(value), gpu, reported.profiles)
     return t.cast(Value, value)
 

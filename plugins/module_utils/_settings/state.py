@@ -94,7 +94,7 @@ def current_values(reported: SettingsTold, record: Kept, load: str) -> t.Dict[st
         counted = None in (lock.energy, reported.energy) or reported.energy >= lock.energy  # type: ignore[operator]
         if name in locks and lock.load == load and counted and runs <= lock.clocks[1]:
             locks[name] = lock.clocks
-    return {**reported.now, **locks}
+    return {**reported.present, **locks}
 
 
 def shown(name: str, value: Value) -> str:

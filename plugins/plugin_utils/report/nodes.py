@@ -203,7 +203,7 @@ def _unhealthy(known: Answer, status: Answer, faults_told: t.Iterable[Answer]) -
 def _change(marker: Answer) -> Json:
     """Return the change in service in whose middle the node stands, and what is to be done, empty where in none."""
     change = Change.of(marker)
-    shown = {**change._asdict(), "problem": change.cause, "way": change.way}
+    shown = {**change._asdict(), "problem": change.cause, "way": change.next_step}
     return {key: shown[key] for key in CHANGE} if marker else {}
 
 

@@ -65,7 +65,7 @@ def in_service(change: t.Optional[Change], own: str) -> Check:
     """Check that no change was left in the middle; ``own`` is the one that asks."""
     if change is None or (own and change.change == own):
         return Check(IN_SERVICE)
-    return judged(IN_SERVICE, change.cause, change.way)
+    return judged(IN_SERVICE, change.cause, change.next_step)
 
 
 def holds(state: Holds) -> Check:

@@ -70,7 +70,7 @@ def settings(handle: t.Any) -> SettingsTold:
     kinds = {GPU_CLOCKS: pynvml.NVML_CLOCK_GRAPHICS, MEMORY_CLOCKS: pynvml.NVML_CLOCK_MEM}
     runs = {name: reported(pynvml.nvmlDeviceGetClockInfo, handle, kinds[name]) for name in clocks}
     return SettingsTold(
-        now=_known(values),
+        present=_known(values),
         power=(0, 0) if limits is None else (int(limits[0]), int(limits[1])),
         power_default=reported(pynvml.nvmlDeviceGetPowerManagementDefaultLimit, handle) or 0,
         clocks=clocks,

@@ -57,7 +57,7 @@ class _Readings(t.NamedTuple):
     def fenced_by(self, uuid: str) -> str:
         """Return who has set a GPU aside, itself or with its node; empty where nobody has."""
         entry = self.quarantine.of(uuid)
-        return entry.by if entry else ""
+        return entry.author if entry else ""
 
 
 def observe(host: Host, settings: RepairSettings) -> RepairObservation:

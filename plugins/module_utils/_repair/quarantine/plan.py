@@ -51,7 +51,7 @@ class QuarantineChange(t.NamedTuple):
         uuid, entry = self.uuid, self.entry
         if self.present:
             return fence(before, uuid, entry) if uuid else fence_node(before, entry)
-        return release(before, uuid, entry.by) if uuid else release_node(before, entry.by)
+        return release(before, uuid, entry.author) if uuid else release_node(before, entry.author)
 
 
 def parse_request(params: t.Mapping[str, t.Any], current_time: float) -> QuarantineRequest:
@@ -107,7 +107,7 @@ def plan(state: QuarantineState, requested: t.Sequence[QuarantineChange]) -> Pla
         elif after != before:
             entry = f", {known}" if known else ""
             steps.append(Step(RELEASE, f"release {name}{entry}", {"change": change}))
-        elif known is not None and known.by != change.entry.by:
+        elif known is not None and known.author != change.entry.author:
             warnings.append(f"{name} stays as an operator has set it aside: {known.why}")
     return Plan(
         tuple(steps),

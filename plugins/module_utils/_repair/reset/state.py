@@ -59,18 +59,18 @@ class ResetGpu(t.NamedTuple):
         gpu, ecc = self.devices.gpu if self.devices else None, self.reported.ecc_next
         return (
             *(["MIG mode"] if gpu and gpu.mig_current != gpu.mig_pending else []),
-            *(["ECC mode"] if ecc is not None and ecc != self.reported.now.get(ECC) else []),
+            *(["ECC mode"] if ecc is not None and ecc != self.reported.present.get(ECC) else []),
         )
 
     @property
     def persistent(self) -> bool:
         """Whether the driver keeps it initialised, which counts as a client."""
-        return bool(self.reported.now.get(PERSISTENCE))
+        return bool(self.reported.present.get(PERSISTENCE))
 
     @property
     def settings(self) -> t.Dict[str, t.Any]:
         """Return what a reset may lose: MIG devices, and what the driver keeps. Power is in watts."""
-        settings = {name: value for name, value in self.reported.now.items() if name != ECC}
+        settings = {name: value for name, value in self.reported.present.items() if name != ECC}
         limit = settings.pop(POWER, None)
         watts = {} if limit is None else {POWER: t.cast(int, limit) // 1000}
         return {"mig_devices": list(self.instances), **settings, **watts}

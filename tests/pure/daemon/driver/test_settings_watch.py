@@ -19,7 +19,7 @@ from tests.fakes.clock import Clock
 from tests.fakes.daemon.gpu_builders import gpu
 
 TOLD = SettingsTold(
-    now={"power_limit": 700_000, "persistence": True},
+    present={"power_limit": 700_000, "persistence": True},
     power=(200_000, 700_000),
     power_default=700_000,
 )
@@ -87,7 +87,7 @@ def test_nothing_is_asked_where_nothing_is_declared(scene: Scene) -> None:
 def test_it_looks_now_and_then_and_at_once_where_something_else_is_declared(scene: Scene) -> None:
     scene.declare({"power_limit": 560})
     scene.look()
-    scene.told[0] = TOLD._replace(now={"power_limit": 560_000})
+    scene.told[0] = TOLD._replace(present={"power_limit": 560_000})
     assert scene.look()[0] == ("0", "power_limit", True)
     scene.clock.now += PAUSE
     assert scene.look()[0] == ("0", "power_limit", False)

@@ -178,7 +178,7 @@ def test_a_repair_changes_and_ends_nothing_of_an_operator_and_says_so() -> None:
 
 
 def test_an_operator_takes_over_what_a_repair_has_set_aside_since_when_it_did() -> None:
-    on = host(Quarantine({A: OURS._replace(by=REPAIR)}))
+    on = host(Quarantine({A: OURS._replace(author=REPAIR)}))
     found, _answer = run(on, gpus=["0"])
     assert said(found) == [f"keep aside GPU 0 ({A}): XID 79 twice (ticket OPS-1)"]
     assert on.found.gpus[A] == Quarantined(
@@ -287,7 +287,7 @@ def test_an_operator_who_is_faster_than_a_repair_has_the_last_word() -> None:
     run(on, gpus=["0"])
     for step in plan.steps:
         ours.apply(step)
-    assert on.found.gpus[A].by == OPERATOR
+    assert on.found.gpus[A].author == OPERATOR
 
 
 def test_a_clock_that_was_set_back_changes_nothing() -> None:

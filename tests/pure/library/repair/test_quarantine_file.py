@@ -35,7 +35,7 @@ from hypothesis import strategies as st
 NOW = 1_800_000_000.0
 A, B = "GPU-a", "GPU-b"
 OURS = Quarantined(OPERATOR, "XID 79 twice", "OPS-1", NOW, "1650", "0000:0f:00.0")
-REPAIRS = OURS._replace(by=REPAIR, reason="XID 48", ticket="")
+REPAIRS = OURS._replace(author=REPAIR, reason="XID 48", ticket="")
 
 texts = st.text(max_size=8).map(bounded)
 entries = st.builds(
@@ -61,16 +61,16 @@ def test_what_was_written_is_read_again(found: Quarantine) -> None:
 def test_repair_takes_nothing_from_an_operator(
     found: Quarantine, uuid: str, entry: Quarantined
 ) -> None:
-    by_repair = entry._replace(by=REPAIR)
+    by_repair = entry._replace(author=REPAIR)
     for after in (fence(found, uuid, by_repair), release(found, uuid, REPAIR)):
         for one, before in found.gpus.items():
-            if before.by == OPERATOR or one != uuid:
+            if before.author == OPERATOR or one != uuid:
                 assert after.gpus[one] == before
     for after in (
         fence_node(found, by_repair._replace(serial="", pci="")),
         release_node(found, REPAIR),
     ):
-        if found.node is not None and found.node.by == OPERATOR:
+        if found.node is not None and found.node.author == OPERATOR:
             assert after.node == found.node
 
 

@@ -30,7 +30,7 @@ GPU = Gpu(
     1, UUID, "NVIDIA H100 80GB HBM3", "0000:3b:00.0", 1, 1 << 36, (9, 0), True, False, False, 0
 )
 TOLD = SettingsTold(
-    now={
+    present={
         "persistence": False,
         "power_limit": 700_000,
         "power_profiles": (),
@@ -160,7 +160,7 @@ def test_what_can_not_be_is_refused_by_its_name(
 
 def test_a_board_without_a_setting_refuses_no_value_of_it() -> None:
     bare = dataclasses.replace(GPU, name="old")
-    none = SettingsTold(now={"persistence": False})
+    none = SettingsTold(present={"persistence": False})
     rules = parse([{"power_limit": 900, "gpu_clocks": 5000, "persistence": True}])
     assert resolve_rules(rules, bare, none)["persistence"] is True
 

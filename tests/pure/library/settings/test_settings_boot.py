@@ -88,7 +88,7 @@ def test_rules_are_read_as_they_were_written() -> None:
 
 
 def state(**now_told: Any) -> GpuState:
-    told = TOLD._replace(now={**TOLD.now, **now_told})
+    told = TOLD._replace(present={**TOLD.present, **now_told})
     kept = Kept(before={"accounting": True}, locks={"gpu_clocks": Lock((300, 1200), LOAD)})
     told = told._replace(running={"gpu_clocks": 1200})
     return GpuState(GPU, told, current_values(told, kept, LOAD), kept)

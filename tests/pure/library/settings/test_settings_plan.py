@@ -33,7 +33,7 @@ GPU = Gpu(
     0, UUID, "NVIDIA H100 80GB HBM3", "0000:3b:00.0", 0, 1 << 36, (9, 0), True, False, False, 0
 )
 TOLD = SettingsTold(
-    now={
+    present={
         "persistence": True,
         "power_limit": 700_000,
         "power_profiles": (),
@@ -88,7 +88,7 @@ def carried_out(one: GpuState, steps: Any) -> GpuState:
         elif name == "ecc":
             told = told._replace(ecc_next=value)
         else:
-            told = told._replace(now={**told.now, name: value})
+            told = told._replace(present={**told.present, name: value})
     return state(told, kept)
 
 
@@ -159,7 +159,7 @@ def test_an_ecc_mode_waits_for_a_reset_and_is_told() -> None:
 
 
 def test_a_setting_that_a_gpu_does_not_have_is_left_out_and_said() -> None:
-    none = TOLD._replace(now={"persistence": True}, clocks={}, ecc_next=None)
+    none = TOLD._replace(present={"persistence": True}, clocks={}, ecc_next=None)
     one = planned(state(none), {"power_limit": 550, "gpu_clocks": 1200, "ecc": True})
     assert one.steps == ()
     assert [text.split(" has no ")[1] for text in one.warnings] == [
@@ -235,8 +235,8 @@ def test_a_gpu_in_quarantine_is_left_alone_and_named() -> None:
 def test_what_can_not_be_read_is_told_apart_from_what_is_not_there_and_from_what_nobody_asks_for() -> (
     None
 ):
-    now = {name: value for name, value in TOLD.now.items() if name != "accounting"}
-    broken = state(TOLD._replace(now=now, failed={"accounting": "timed out"}))
+    now = {name: value for name, value in TOLD.present.items() if name != "accounting"}
+    broken = state(TOLD._replace(present=now, failed={"accounting": "timed out"}))
     assert planned(broken, {"power_limit": 500}).steps
     with pytest.raises(NodeError, match=r"accounting can't be read: timed out"):
         planned(broken, {"accounting": True})
@@ -277,15 +277,15 @@ def test_a_cap_below_the_limit_is_told_and_changes_nothing_for_ever(
 
 
 def test_power_profiles_that_are_not_enforced_are_told() -> None:
-    now = {**TOLD.now, "power_profiles": ("max_q", "network")}
-    told = TOLD._replace(now=now, enforced={"power_profiles": ("network",)})
+    now = {**TOLD.present, "power_profiles": ("max_q", "network")}
+    told = TOLD._replace(present=now, enforced={"power_profiles": ("network",)})
     (warning,) = planned(state(told), {"power_profiles": ["network", "max_q"]}).warnings
     assert "power_profiles is set to max_q, network, and network holds: the GPU's" in warning
     assert planned(state(told), {"power_profiles": "max_p"}).warnings == ()
 
 
 def test_what_is_lost_with_the_last_process_is_warned_of() -> None:
-    off = state(TOLD._replace(now={**TOLD.now, "persistence": False}))
+    off = state(TOLD._replace(present={**TOLD.present, "persistence": False}))
     (warning,) = planned(off, {"power_limit": 500, "gpu_clocks": 1200}).warnings
     assert "the driver forgets power_limit, gpu_clocks when the last process" in warning
     assert planned(off, {"power_limit": 500, "persistence": True}).warnings == ()
@@ -323,7 +323,7 @@ def test_a_damaged_record_is_refused_with_a_next_step(text: str) -> None:
 def test_the_names_of_settings_are_set_in_an_order_in_which_they_last() -> None:
     assert NAMES[0] == "persistence"
     steps = planned(
-        dataclasses.replace(state(TOLD._replace(now={**TOLD.now, "persistence": False}))),
+        dataclasses.replace(state(TOLD._replace(present={**TOLD.present, "persistence": False}))),
         {"power_limit": 500, "persistence": True},
     ).steps
     assert [step.params["name"] for step in steps] == ["persistence", "power_limit"]

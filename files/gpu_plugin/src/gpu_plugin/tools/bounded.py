@@ -47,7 +47,7 @@ def read_text(path: Path, longest: int = LONGEST) -> str:
     """Return a file's text.
 
     Raises:
-        OSError: as for read().
+        OSError: if it can't be read, or is longer than ``longest`` bytes.
         UnicodeDecodeError: if it is not UTF-8.
     """
     return read(path, longest).decode("utf-8")
