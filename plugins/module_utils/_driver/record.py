@@ -12,14 +12,33 @@ from .._base.packages import package
 
 
 @dataclasses.dataclass(frozen=True)
-class Record(package.Record):
-    """The additions to a node, and what they replaced. Packages with their versions are "name version".
+class ModuleOptionsRecord(package.Record):
+    """The part of the record about the options of kernel modules.
 
     Attributes:
         modprobe: Whether our modprobe file, or what an initramfs has of it, must be removed.
-        options: The options of kernel modules in that file, as "name=value".
+        options: The options in that file, as "name=value".
         pending: Options that have changed since the modules were loaded, as "load name=value" with the former value.
         initramfs: The marks of those that do not contain the file.
+    """
+
+    modprobe: bool = False
+    options: t.FrozenSet[str] = frozenset()
+    pending: t.FrozenSet[str] = frozenset()
+    initramfs: t.FrozenSet[str] = frozenset()
+
+    def before_load(self, load: str) -> t.Dict[str, str]:
+        """Return what the loaded modules were given of options that have changed since."""
+        rows = (row.partition(" ") for row in self.pending)
+        options = (option for row_load, _space, option in rows if row_load == load)
+        return parse_pairs(options, "=")
+
+
+@dataclasses.dataclass(frozen=True)
+class Record(ModuleOptionsRecord):
+    """The additions to a node, and what they replaced. Packages with their versions are "name version".
+
+    Attributes:
         sources: Whether a file of ours enables components of the distribution's own sources.
         service: Whether the persistence daemon's service was enabled.
         fabric: Whether the Fabric Manager's service was enabled.
@@ -37,10 +56,6 @@ class Record(package.Record):
         persistence_mode: Whether the persistence daemon's unit has our drop-in.
     """
 
-    modprobe: bool = False
-    options: t.FrozenSet[str] = frozenset()
-    pending: t.FrozenSet[str] = frozenset()
-    initramfs: t.FrozenSet[str] = frozenset()
     sources: bool = False
     service: bool = False
     fabric: bool = False
@@ -66,12 +81,6 @@ class Record(package.Record):
     def foreign_packages(self) -> t.Dict[str, str]:
         """Return the versions that ``state: absent`` restores of packages that were not ours, by package."""
         return {**self.adopted_versions, **parse_pairs(self.earlier, " ")}
-
-    def before_load(self, load: str) -> t.Dict[str, str]:
-        """Return what the loaded modules were given of options that have changed since."""
-        rows = (row.partition(" ") for row in self.pending)
-        options = (option for row_load, _space, option in rows if row_load == load)
-        return parse_pairs(options, "=")
 
 
 def parse_pairs(texts: t.Iterable[str], separator: str) -> t.Dict[str, str]:

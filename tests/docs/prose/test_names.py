@@ -21,6 +21,7 @@ BANNED = frozenset(
     )
 )
 
+
 def product() -> Iterator[Path]:
     """Yield the files of the product that were written by hand."""
     for folder in ("plugins", "files"):

@@ -187,16 +187,6 @@ def config(
 
     ``devices`` are its nodes, by their paths.
     """
-    mounts = [entry for each in specs for entry in each.get("mounts", ())]
-    binds = [_bind(folder, HOST + folder, ["rbind", "ro"]) for folder in python_on.folders]
-    usual = ["ro", "rbind"]
-    for entry in mounts:
-        binds.append(
-            _bind(entry["hostPath"], entry["containerPath"], entry.get("options") or usual)
-        )
-    for mount in share.mounts if share else ():
-        access = "ro" if mount.read_only else "rw"
-        binds.append(_bind(mount.outside, mount.inside, ["rbind", access]))
     hooks: t.Dict[str, t.List[t.Any]] = {}
     for entry in (hook for each in specs for hook in each.get("hooks", ())):
         hooks.setdefault(entry["hookName"], []).append(
@@ -222,7 +212,7 @@ def config(
                 "source": "tmpfs",
                 "options": ["nosuid", "mode=755"],
             },
-            *binds,
+            *_binds(python_on, specs, share),
         ],
         "hooks": hooks,
         "linux": {
@@ -242,6 +232,20 @@ def config(
             },
         },
     }
+
+
+def _binds(
+    python_on: Python, specs: t.Sequence[Spec], share: t.Optional[Share]
+) -> t.Iterator[t.Dict[str, t.Any]]:
+    """Yield the mounts of the machine's Python, of the edits, and of a share."""
+    for folder in python_on.folders:
+        yield _bind(folder, HOST + folder, ["rbind", "ro"])
+    for entry in (mount for each in specs for mount in each.get("mounts", ())):
+        options = entry.get("options") or ["ro", "rbind"]
+        yield _bind(entry["hostPath"], entry["containerPath"], options)
+    for mount in share.mounts if share else ():
+        access = "ro" if mount.read_only else "rw"
+        yield _bind(mount.outside, mount.inside, ["rbind", access])
 
 
 def _bind(source: str, target: str, options: t.Sequence[str]) -> t.Dict[str, t.Any]:
