@@ -90,4 +90,4 @@ def test_a_system_that_is_like_none_is_refused_by_the_names_that_are_known(modul
 def test_holds_are_looked_at_on_a_system_that_is_known_by_what_it_is_like() -> None:
     node = MODULES["dcgm"][1]["ours"].node("ID=nobara\nID_LIKE=fedora\n")
     found = holds(cast("Any", node))
-    assert (found.unknown, found.held) == ("", found.wanted)
+    assert (found.unknown, found.held) == ("", found.recorded)
