@@ -78,7 +78,7 @@ def quota(hard: Json, **spec: Any) -> Json:
 
 def refusal(cluster: Cluster, asking: Json, name: str) -> str:
     """Return why a pod is refused."""
-    return cluster.refusal(asking, name).told
+    return cluster.refusal(asking, name).detail
 
 
 def claims(admitted: Json) -> list[str]:

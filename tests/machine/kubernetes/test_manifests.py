@@ -178,7 +178,7 @@ def test_a_node_may_do_all_that_the_driver_asks_for(nodes_own: Access) -> None:
     spec["pool"] = {"name": names.pool_name(NODE), "generation": 1, "resourceSliceCount": 1}
     made = slices.create("slice-of-worker-1", spec, slices.owner())
     event = next(slices.follow(version, 10))
-    assert (event.kind, event.found["metadata"]["name"]) == ("ADDED", "slice-of-worker-1")
+    assert (event.kind, event.content["metadata"]["name"]) == ("ADDED", "slice-of-worker-1")
     spec["pool"] = {**spec["pool"], "generation": 2}  # type: ignore[dict-item]
     slices.delete(known(lambda: slices.replace(made, spec)))
     assert slices.all()[0] == []

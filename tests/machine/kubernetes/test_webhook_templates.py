@@ -136,14 +136,13 @@ def test_an_admission_in_flight_keeps_its_template(
     (one,) = mutate(SHARE, SETTINGS, OTHER_NODES).templates
     templates.ensure(SPACE, one, NOW)
     other, later = Templates(cluster.admin, TTL), NOW + TTL + 1
-    used = templates._used
+    delete = templates._delete
 
-    def during(namespace: str) -> set[str]:
-        found = used(namespace)
+    def after_another_admission(template: dict[str, Any]) -> int:
         assert not other.ensure(SPACE, one, later)
-        return found
+        return delete(template)
 
-    monkeypatch.setattr(templates, "_used", during)
+    monkeypatch.setattr(templates, "_delete", after_another_admission)
     assert templates.collect(later) == 0
     assert one.name in cluster.templates()
 

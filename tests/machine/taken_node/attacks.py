@@ -18,7 +18,7 @@ VICTIM = "good"
 FORGED = "forged"
 NUMBER = 4242
 HUGE, WIDE, DEEP, MANY = 100_000_000, 1_000_000, 100_000, 2_000
-OWN = "plan|preflight|repair|gpu_info|quarantine|validate"
+OWN = "plan|preflight|repair|gpu_info|quarantine|validate|accept"
 TOO_BIG = 300 << 20  # of an archive, in bytes
 Changes = list[dict[str, Any]]
 

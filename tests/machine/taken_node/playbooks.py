@@ -23,6 +23,7 @@ class Case(NamedTuple):
 
 THERE = {"keys": {"stdout": "/etc/gpu-node/x", "stdout_lines": ["/etc/gpu-node/x"]}}
 CASES = {
+    "accept": Case(),
     "bundle": Case({"bundle_path": "out/bundle"}),
     "docker_host": Case(),
     "fractions": Case({"fractions_image": "registry.example.com/webhook@sha256:" + "0" * 64}),
