@@ -132,7 +132,7 @@ gpus:
       description: By part why it was not measured.
       type: dict
     level:
-      description: The level of the test, V(quick) or V(standard), empty if the GPU is untested.
+      description: The level of the test. It is empty if the GPU is untested.
       type: str
     tools:
       description: The versions of the tools that have tested the GPU, by their names.
