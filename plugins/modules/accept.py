@@ -135,7 +135,7 @@ gpus:
       description: The level of the test. It is empty if the GPU is untested.
       type: str
     tools:
-      description: The versions of the tools that have tested the GPU, by their names.
+      description: The versions of the tools by which the GPU has passed, by their names, empty where not known.
       type: dict
 steps:
   description: What was done, or in check mode would be.

@@ -207,7 +207,8 @@ class AcceptCapability:
         """Add what the signs and the kernel's log say since a time in seconds since 1970."""
         faults = observe.faults_since(self._host, began)
         for uuid, outcome in outcomes.items():
-            outcomes[uuid] = outcome._replace(faults=faults.get(uuid, ()))
+            texts = (*outcome.faults, *faults.get(uuid, ()))
+            outcomes[uuid] = outcome._replace(faults=tuple(dict.fromkeys(texts)))
 
     def _run_tools(
         self, gpus: t.Mapping[str, ResetGpu], outcomes: t.Dict[str, LoadOutcome]
@@ -224,12 +225,12 @@ class AcceptCapability:
         links = next((outcomes[gpu.uuid].links for gpu in passed), ProcessAnswers())
         tools = ToolProcesses(self._host, self._options, accessible_pairs(links))
         results = tools.test(passed) if passed else {}
-        others = tools.skip([gpu for gpu in gpus.values() if gpu not in passed])
+        skipped = tools.skip([gpu for gpu in gpus.values() if gpu not in passed])
         for uuid, outcome in outcomes.items():
             outcomes[uuid] = outcome._replace(
                 level=STANDARD,
                 dcgm_level=self._options.required.dcgm,
-                tools=results if gpus[uuid] in passed else others,
+                tools=results if gpus[uuid] in passed else skipped,
             )
 
     # --- result ---

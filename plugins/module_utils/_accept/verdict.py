@@ -102,7 +102,7 @@ class LoadOutcome(t.NamedTuple):
 class GpuResult:
     """The result of a GPU's load test: figures by name, faults, and by what was not measured the reason.
 
-    ``tools`` are the versions of the tools that have tested it, by their names.
+    ``tools`` are the versions of the tools by which it has passed, by their names.
     """
 
     verdict: str = INCOMPLETE
@@ -151,14 +151,15 @@ def judge(uuid: str, outcome: LoadOutcome, floors: t.Mapping[str, float]) -> Gpu
         for name in (PartName(START), *names):
             _judge_part(process, name, result)
     for tool, findings in outcome.tools.items():
-        result.tools[tool] = findings.version
+        if findings.passed(uuid):
+            result.tools[tool] = findings.version
         result.faults += findings.faults.get(uuid, [])
         result.figures.update(findings.figures.get(uuid, {}))
         result.unmeasured.update(findings.unmeasured.get(uuid, {}))
     is_complete = not result.unmeasured
     _judge_readings(outcome.readings, result)
     for findings in outcome.tools.values():
-        result.unmeasured.update(findings.left_out)
+        result.unmeasured = {**findings.left_out, **result.unmeasured}
     for figure, floor in floors.items():
         value = result.figures.get(figure)
         if value is None:

@@ -18,6 +18,9 @@ TITLE = "dcgmi diag"
 ROOT, OLD_ROOT, ITERATIONS = "DCGM Diagnostic", "DCGM GPU Diagnostic", "iterations"
 GPU_GROUP = "GPU"
 PASS, SKIP, FAIL = "Pass", "Skip", "Fail"
+SETTING = (
+    5  # DCGM_ERROR_CONFIG, the severity of what is a setting of the node, such as persistence mode
+)
 # The tests of a level that every data center GPU can do. What else a level has may need further packages.
 TESTS: t.Mapping[int, t.Tuple[str, ...]] = {
     2: ("software", "memory", "pcie"),
@@ -31,6 +34,7 @@ TESTS: t.Mapping[int, t.Tuple[str, ...]] = {
         "targeted_power",
     ),
 }
+FAILED = (205, 226)  # the statuses of a diagnostic that has run and names its errors
 # dcgmReturn_t modulo 256.
 STATUSES: t.Mapping[int, str] = {
     190: "the diagnostic was stopped",
@@ -53,13 +57,21 @@ class DiagGpu(t.NamedTuple):
 
 
 class DiagRow(t.NamedTuple):
-    """The status of a test: of an entity, or the summary of all if ``group`` is empty."""
+    """The status of a test: of an entity, or the summary of all if ``group`` is empty.
+
+    ``errors`` are texts, each with its severity.
+    """
 
     test: str
     group: str
     entity: int
     status: str
-    texts: t.Tuple[str, ...]
+    errors: t.Tuple[t.Tuple[str, int], ...]
+
+    @property
+    def text(self) -> str:
+        """The errors, empty if there is none."""
+        return _joined(self.errors)
 
     @property
     def where(self) -> str:
@@ -92,7 +104,8 @@ def parse_diag(run: ToolRun, gpus: t.Sequence[DiagGpu], level: int) -> ToolResul
         for uuid in result.gpus:
             if uuid not in present:
                 result.add_unmeasured("it did not run", test, uuid)
-    if run.status != 0 and not result.faults:
+    explained = run.status in FAILED and any(row.status == FAIL or row.errors for row in rows)
+    if run.status != 0 and not explained:
         result.add_unmeasured(ending(run._replace(output=""), STATUSES))
     return result
 
@@ -152,10 +165,10 @@ def _rows(categories: t.Sequence[t.Any]) -> t.List[DiagRow]:
             if not json_data.is_whole(entry["entity_id"]):
                 raise TypeError("no number of an entity")
             row = (name, _text(entry["entity_group"]), entry["entity_id"])
-            rows.append(DiagRow(*row, _text(entry["status"]), _texts(entry)))
+            rows.append(DiagRow(*row, _text(entry["status"]), _errors(entry)))
         summary = test.get("test_summary")
         if summary is not None:
-            rows.append(DiagRow(name, "", 0, _text(summary["status"]), _texts(summary)))
+            rows.append(DiagRow(name, "", 0, _text(summary["status"]), _errors(summary)))
     return rows
 
 
@@ -170,11 +183,18 @@ def _text(value: object) -> str:
     return value
 
 
-def _texts(entry: t.Mapping[str, t.Any]) -> t.Tuple[str, ...]:
+def _errors(entry: t.Mapping[str, t.Any]) -> t.Tuple[t.Tuple[str, int], ...]:
     return tuple(
-        f"{_text(warning['warning'])} (error {int(warning['error_id'])})"
+        (
+            f"{_text(warning['warning'])} (error {int(warning['error_id'])})",
+            warning["error_severity"],
+        )
         for warning in entry.get("warnings", ())
     )
+
+
+def _joined(errors: t.Iterable[t.Tuple[str, int]]) -> str:
+    return "; ".join(text for text, _severity in errors)
 
 
 def _judge(
@@ -191,15 +211,19 @@ def _judge(
         # A summary repeats the errors of all entities, and has alone those of none.
         if not row.group and any(other.status == FAIL for other in peers if other.group):
             return
-        summaries = [text for other in peers if not other.group for text in other.texts]
-        texts = row.texts or tuple(summaries) or ("it failed",)
-        result.add_fault(f"{row.test}{row.where}: {'; '.join(texts)}", *targets)
+        summaries = [error for other in peers if not other.group for error in other.errors]
+        errors = row.errors or tuple(summaries)
+        if errors and all(severity == SETTING for _error, severity in errors):
+            reason = f"it failed by a setting of the node: {_joined(errors)}"
+            result.add_unmeasured(reason, f"{row.test}{row.where}", *targets)
+        else:
+            result.add_fault(f"{row.test}{row.where}: {_joined(errors) or 'it failed'}", *targets)
     elif row.status == SKIP and row.test not in TESTS[level]:
         result.add_left_out("it was skipped", row.test)
     elif row.status == SKIP:
-        result.add_unmeasured("; ".join(row.texts) or "it was skipped", row.test, *targets)
+        result.add_unmeasured(row.text or "it was skipped", row.test, *targets)
     elif row.status != PASS:
-        text = ": ".join(filter(None, (f"its status is {row.status}", "; ".join(row.texts))))
+        text = ": ".join(filter(None, (f"its status is {row.status}", row.text)))
         result.add_unmeasured(text, row.test, *targets)
-    elif row.texts:
-        result.add_unmeasured(f"it passed with {'; '.join(row.texts)}", row.test, *targets)
+    elif row.errors and (row.group or not any(other.errors for other in peers if other.group)):
+        result.add_unmeasured(f"it passed with {row.text}", row.test, *targets)

@@ -119,17 +119,17 @@ def find_documents(text: str) -> t.List[t.Dict[str, t.Any]]:
     return documents
 
 
-def ending(run: ToolRun, meanings: t.Mapping[int, str]) -> str:
+def ending(run: ToolRun, meanings: t.Optional[t.Mapping[int, str]] = None) -> str:
     """Return how a tool ended, with what it wrote at last.
 
     Args:
         run: The tool's run.
-        meanings: What its exit statuses mean.
+        meanings: What its exit statuses mean, where that is known.
     """
     if run.problem or run.status is None:
         return run.problem or "it did not run"
     kind = f"signal {-run.status}" if run.status < 0 else f"status {run.status}"
-    meaning = meanings.get(run.status, "")
+    meaning = (meanings or {}).get(run.status, "")
     return ": ".join(filter(None, (f"it ended with {kind}", meaning, last_line(run.output))))
 
 

@@ -30,7 +30,6 @@ PEER_FIGURES: t.Mapping[str, str] = {
 }
 # The assertion on what was copied, and what its kernel prints.
 CORRUPT = ("h_errorFlag == 0", "Invalid value when checking the pattern")
-STATUSES: t.Mapping[int, str] = {1: "CUDA or NVML failed"}
 
 Pairs = t.Collection[t.Tuple[str, str]]
 
@@ -66,8 +65,8 @@ def parse_bandwidth(run: ToolRun, gpus: t.Sequence[str], pairs: Pairs) -> ToolRe
         return result
     for name in dict.fromkeys((*bandwidth_tests(pairs), *cases)):
         _judge_test(name, cases.get(name, []), pairs, result)
-    if run.status != 0 and not result.faults:
-        result.add_unmeasured(ending(run._replace(output=""), STATUSES))
+    if run.status != 0:
+        result.add_unmeasured(ending(run._replace(output="")))
     return result
 
 
@@ -79,7 +78,7 @@ def _document(run: ToolRun) -> t.Dict[str, t.Any]:
     """
     answers = [data[TITLE] for data in find_documents(run.output) if TITLE in data]
     if len(answers) != 1:
-        raise ValueError(ending(run, STATUSES) if not answers else "it has several answers")
+        raise ValueError(ending(run) if not answers else "it has several answers")
     answer = answers[0]
     if not isinstance(answer, dict):
         raise TypeError("no answer")

@@ -36,7 +36,14 @@ TABLE = {
     "isolate": (PASS, FAULT, "memory: Detected 1 volatile double-bit ECC error(s)"),
     "fail_bandwidth": (FAULT, PASS, "memory_bandwidth: Memory bandwidth of GPU 0"),
     "nccl_fail": (FAULT, FAULT, "nccl_tests: An NCCL error was detected"),
-    "global_fail": (FAULT, FAULT, "software: Found driver on the denylist"),
+    "global_fail": (UNMEASURED, UNMEASURED, "a setting of the node: Found driver on the denylist"),
+    "persistence_mode": (
+        UNMEASURED,
+        UNMEASURED,
+        "a setting of the node: Persistence mode for GPU 1",
+    ),
+    "persistence_mode_and_memory": (FAULT, UNMEASURED, "memory: A memory mismatch was detected"),
+    "error_in_a_pass": (PASS, UNMEASURED, "it passed with Couldn't allocate at least 75.0%"),
     "switch_fail": (FAULT, FAULT, "software of Switch 0: Detected fatal errors"),
     "warn": (UNMEASURED, UNMEASURED, "its status is Warn: Persistence mode"),
     "all_skip": (UNMEASURED, UNMEASURED, "it was skipped"),
@@ -138,6 +145,11 @@ def test_gpu_that_was_not_to_be_tested_is_no_pass() -> None:
     result = parse(run)
     assert outcomes(result) == [UNMEASURED] * 2
     assert "it tested GPU 7, which it was not asked for" in texts(result)
+
+
+def test_diagnostic_that_was_stopped_is_no_pass_of_any_gpu() -> None:
+    result = parse(RECORDED["fail_memory"].run._replace(status=190))
+    assert outcomes(result) == [UNMEASURED, FAULT]
 
 
 def test_lines_around_the_answer_are_no_part_of_it() -> None:

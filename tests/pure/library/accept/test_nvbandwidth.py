@@ -52,7 +52,7 @@ TABLE = {
 }
 # What one change of a pass makes of it: the old and the new text, and the exit status.
 CHANGES = {
-    "failed": ("", "", 1, UNMEASURED, "it ended with status 1: CUDA or NVML failed"),
+    "failed": ("", "", 1, UNMEASURED, "it ended with status 1"),
     "signal": ("", "", -11, UNMEASURED, "it ended with signal 11"),
     "running": ('"Passed"', '"Running"', 0, UNMEASURED, "its status is Running"),
     "not_found": ('"Passed"', '"Not Found"', 0, UNMEASURED, "its status is Not Found"),
@@ -154,6 +154,13 @@ def test_gpus_without_access_to_each_other_need_no_numbers_of_peers() -> None:
 def test_tool_that_did_not_run_is_not_measured() -> None:
     result = parse(ToolRun(None, problem="it had not ended after 60 seconds and was killed"))
     assert "was killed" in texts(result)
+
+
+def test_version_without_json_is_not_measured() -> None:
+    result = parse(
+        ToolRun(1, "nvbandwidth Version: v0.4\nERROR: Invalid Arguments \n\n./nvbandwidth -j\n")
+    )
+    assert "it ended with status 1: ERROR: Invalid Arguments" in texts(result)
 
 
 def test_hostile_output_is_never_a_pass_by_chance() -> None:
