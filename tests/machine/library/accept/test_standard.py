@@ -8,7 +8,12 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from ansible_collections.gpu.node.plugins.module_utils._accept.machine.tools import ToolProcesses
+from ansible_collections.gpu.node.plugins.module_utils._accept.plan import AcceptOptions
 from ansible_collections.gpu.node.plugins.module_utils._accept.record import PATH
+from ansible_collections.gpu.node.plugins.module_utils._machine.host import Host
+from ansible_collections.gpu.node.plugins.module_utils._repair.reset.state import ResetGpu
+from ansible_collections.gpu.node.plugins.module_utils._repair.signs import GpuSigns
 
 from tests.fakes.accept.recorded import SECRET, load
 from tests.machine.library.accept.scene import AcceptScene
@@ -68,17 +73,15 @@ def test_pass_at_level_quick_is_none_at_level_standard(node: AcceptScene) -> Non
     assert answer["accepted"]
 
 
-def test_tools_see_the_tested_gpus_and_no_secrets(
-    node: AcceptScene, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("API_TOKEN", SECRET)
-    monkeypatch.setenv("NCCL_TESTS_MIN_BW", "1")
+def test_tools_see_the_tested_gpus_and_no_secrets(node: AcceptScene) -> None:
     run(node, tools(node))
     visible = ",".join(uuids(node, 0, 1))
-    for name in ("nvbandwidth", "all_reduce_perf"):
+    for name in ("dcgmi", "nvbandwidth", "all_reduce_perf"):
         _argv, environment = node.called(name)
-        assert environment["CUDA_VISIBLE_DEVICES"] == visible
-        assert not {"API_TOKEN", "NCCL_TESTS_MIN_BW"} & set(environment)
+        assert environment["PATH"]
+        assert not [key for key in environment if key.startswith("NODE_")]  # as the module has them
+        assert environment.get("CUDA_VISIBLE_DEVICES", visible) == visible
+        assert ("CUDA_VISIBLE_DEVICES" in environment) == (name != "dcgmi")
     assert node.called("dcgmi")[0] == ["diag", "-r", "2", "-j", "-i", "0,1"]
     assert "device_to_device_memcpy_read_ce" in node.called("nvbandwidth")[0]
     assert node.called("all_reduce_perf")[0][:2] == ["-g", "2"]
@@ -123,6 +126,19 @@ def test_gpu_that_fails_the_load_test_is_left_out_of_the_tools(node: AcceptScene
     assert node.called("all_reduce_perf")[0][:2] == ["-g", "1"]
     reasons = answer["gpus"][1]["not_measured"]
     assert reasons["nvbandwidth"] == "the load test of the GPU did not pass"
+
+
+def test_links_to_a_gpu_that_fails_the_load_test_are_left_out_of_the_tools(
+    node: AcceptScene,
+) -> None:
+    left_out = {"dcgmi": "", "all_reduce_perf": ""}
+    path = node.tool("nvbandwidth", BANDWIDTH["one_gpu"].run)
+    options = AcceptOptions(level="standard", tools={**left_out, "nvbandwidth": path})
+    pairs = (("GPU-0", "GPU-1"), ("GPU-1", "GPU-0"))
+    gpu = ResetGpu(GpuSigns("GPU-0"), "0000:19:00.0")
+    result = ToolProcesses(Host(), options, pairs).test([gpu])["nvbandwidth"]
+    assert result.passed("GPU-0")
+    assert "device_to_device_memcpy_read_ce" not in node.called("nvbandwidth")[0]
 
 
 def test_no_tool_runs_if_no_gpu_passes_the_load_test(node: AcceptScene) -> None:
