@@ -26,7 +26,7 @@ from . import plan
 from .machine import observe, processes
 from .machine.tools import ToolProcesses
 from .plan import AcceptState
-from .record import PATH, STARTED, Acceptance, Identity
+from .record import PATH, STARTED, Acceptance, Identity, standing_faults
 from .verdict import (
     PASSED,
     STANDARD,
@@ -161,10 +161,13 @@ class AcceptCapability:
         host, began = self._host, read_clock()
         boot = (host.read(BOOT_ID) or "").strip()
         identities = {uuid: state.identities.get(uuid, Identity()) for uuid in gpus}
+        standing = {
+            uuid: standing_faults(state.record.get(uuid), self._options.required) for uuid in gpus
+        }
         observe.write_entries(
             host,
             {
-                uuid: Acceptance(STARTED, identity, began, boot)
+                uuid: Acceptance(STARTED, identity, began, boot, faults=standing[uuid])
                 for uuid, identity in identities.items()
             },
         )
@@ -174,7 +177,8 @@ class AcceptCapability:
             self._run_tools(gpus, outcomes)
             self._add_faults(outcomes, began)
         for uuid, outcome in outcomes.items():
-            self._results[uuid] = judge(uuid, outcome, self._options.floors)
+            judged = outcome._replace(faults=(*standing[uuid], *outcome.faults))
+            self._results[uuid] = judge(uuid, judged, self._options.floors)
         observe.write_entries(
             host,
             {

@@ -172,6 +172,16 @@ def _lower_level(acceptance: Acceptance, required: RequiredLevel) -> str:
     return ""
 
 
+def standing_faults(
+    acceptance: t.Optional[Acceptance], required: RequiredLevel
+) -> t.Tuple[str, ...]:
+    """Return the faults that a tool has found and that a test without this tool can't refute."""
+    if acceptance is None:
+        return ()
+    titles = tuple(f"{title}: " for name, title in TOOLS.items() if name not in required.tools)
+    return tuple(fault for fault in acceptance.faults if fault.startswith(titles))
+
+
 def dump_record(record: Record) -> str:
     """Return the record as its file has it; the newest entries where there are more than it takes."""
     newest = sorted(record.items(), key=lambda item: item[1].at, reverse=True)[:MOST_GPUS]

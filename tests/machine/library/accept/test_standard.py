@@ -115,6 +115,19 @@ def test_fault_of_one_gpu_in_dcgm_fails_it_alone(node: AcceptScene) -> None:
     assert "dcgmi diag: memory: A memory mismatch was detected on GPU 1" in answer["failed"]
 
 
+def test_fault_that_a_tool_has_found_is_not_cleared_at_level_quick(node: AcceptScene) -> None:
+    run(node, tools(node, dcgmi="fail_memory"))
+    quick = node.run()
+    assert verdicts(quick) == ["passed", "failed"]
+    assert "dcgmi diag: memory: A memory mismatch was detected on GPU 1" in quick["failed"]
+    node.killed(PATH)
+    (faulty,) = node.run(check=True)["unaccepted"]["faulty"]
+    assert "memory mismatch" in faulty
+    without = run(node, {**tools(node), "dcgmi": ""}, test="always")
+    assert verdicts(without) == ["passed", "failed"]
+    assert run(node, tools(node), test="always")["accepted"]
+
+
 def test_gpu_that_fails_the_load_test_is_left_out_of_the_tools(node: AcceptScene) -> None:
     node.fault, node.bad_gpu = "cell", uuids(node, 1)[0]
     paths = tools(node, dcgmi="one_gpu", nvbandwidth="one_gpu", nccl="one_gpu")

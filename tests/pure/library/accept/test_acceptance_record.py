@@ -20,6 +20,7 @@ from ansible_collections.gpu.node.plugins.module_utils._accept.record import (
     dump_record,
     parse_record,
     reason_to_test,
+    standing_faults,
 )
 from ansible_collections.gpu.node.plugins.module_utils._accept.verdict import GpuResult
 from ansible_collections.gpu.node.plugins.module_utils._base.errors import NodeError
@@ -121,6 +122,23 @@ def test_pass_is_good_for_its_level_and_below(
     pending = reason(acceptance, required=required)
     assert text in pending
     assert bool(text) == bool(pending)
+
+
+@pytest.mark.parametrize(
+    ("tools", "standing"),
+    [
+        ((), ("dcgmi diag: memory: it failed", "nccl-tests: 3 wrong values")),
+        (("dcgmi", "nvbandwidth"), ("nccl-tests: 3 wrong values",)),
+        (("dcgmi", "nvbandwidth", "all_reduce_perf"), ()),
+    ],
+)
+def test_fault_that_a_tool_has_found_stands_until_the_tool_tests_again(
+    tools: tuple[str, ...], standing: tuple[str, ...]
+) -> None:
+    faults = ("dcgmi diag: memory: it failed", "memory: 1 wrong word", "nccl-tests: 3 wrong values")
+    acceptance = STANDARD._replace(verdict="failed", faults=faults)
+    assert standing_faults(acceptance, RequiredLevel("standard", 0, tools)) == standing
+    assert standing_faults(None, ANY_LEVEL) == ()
 
 
 def test_file_of_a_test_at_level_standard_is_read() -> None:
