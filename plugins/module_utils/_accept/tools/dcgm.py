@@ -18,9 +18,9 @@ TITLE = "dcgmi diag"
 ROOT, OLD_ROOT, ITERATIONS = "DCGM Diagnostic", "DCGM GPU Diagnostic", "iterations"
 GPU_GROUP = "GPU"
 PASS, SKIP, FAIL = "Pass", "Skip", "Fail"
-SETTING = (
-    5  # DCGM_ERROR_CONFIG, the severity of what is a setting of the node, such as persistence mode
-)
+SKIPPED = "it was skipped"
+# DCGM_ERROR_CONFIG, the severity of what is a setting of the node, such as persistence mode.
+SETTING = 5
 # The tests of a level that every data center GPU can do. What else a level has may need further packages.
 TESTS: t.Mapping[int, t.Tuple[str, ...]] = {
     2: ("software", "memory", "pcie"),
@@ -59,7 +59,7 @@ class DiagGpu(t.NamedTuple):
 class DiagRow(t.NamedTuple):
     """The status of a test: of an entity, or the summary of all if ``group`` is empty.
 
-    ``errors`` are texts, each with its severity.
+    ``errors`` are texts, each with its severity, and ``note`` is what DCGM says besides, such as why it skips a test.
     """
 
     test: str
@@ -67,6 +67,7 @@ class DiagRow(t.NamedTuple):
     entity: int
     status: str
     errors: t.Tuple[t.Tuple[str, int], ...]
+    note: str
 
     @property
     def text(self) -> str:
@@ -165,10 +166,12 @@ def _rows(categories: t.Sequence[t.Any]) -> t.List[DiagRow]:
             if not json_data.is_whole(entry["entity_id"]):
                 raise TypeError("no number of an entity")
             row = (name, _text(entry["entity_group"]), entry["entity_id"])
-            rows.append(DiagRow(*row, _text(entry["status"]), _errors(entry)))
+            rows.append(DiagRow(*row, _text(entry["status"]), _errors(entry), _note(entry)))
         summary = test.get("test_summary")
         if summary is not None:
-            rows.append(DiagRow(name, "", 0, _text(summary["status"]), _errors(summary)))
+            rows.append(
+                DiagRow(name, "", 0, _text(summary["status"]), _errors(summary), _note(summary))
+            )
     return rows
 
 
@@ -191,6 +194,10 @@ def _errors(entry: t.Mapping[str, t.Any]) -> t.Tuple[t.Tuple[str, int], ...]:
         )
         for warning in entry.get("warnings", ())
     )
+
+
+def _note(entry: t.Mapping[str, t.Any]) -> str:
+    return "; ".join(filter(None, map(json_data.text, json_data.rows(entry.get("info")))))
 
 
 def _joined(errors: t.Iterable[t.Tuple[str, int]]) -> str:
@@ -219,9 +226,9 @@ def _judge(
         else:
             result.add_fault(f"{row.test}{row.where}: {_joined(errors) or 'it failed'}", *targets)
     elif row.status == SKIP and row.test not in TESTS[level]:
-        result.add_left_out("it was skipped", row.test)
+        result.add_left_out(row.note or SKIPPED, row.test)
     elif row.status == SKIP:
-        result.add_unmeasured(row.text or "it was skipped", row.test, *targets)
+        result.add_unmeasured(row.text or row.note or SKIPPED, row.test, *targets)
     elif row.status != PASS:
         text = ": ".join(filter(None, (f"its status is {row.status}", row.text)))
         result.add_unmeasured(text, row.test, *targets)

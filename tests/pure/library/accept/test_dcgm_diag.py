@@ -133,6 +133,12 @@ def test_skipped_test_with_further_needs_is_left_out() -> None:
     assert set(result.left_out) == {"dcgmi diag: nvbandwidth", "dcgmi diag: nccl_tests"}
 
 
+def test_skipped_test_says_why() -> None:
+    note = '"info" : ["this GPU is not supported"], "status" : "Skip"'
+    run = changed(RECORDED["skip_memory"].run, '"status" : "Skip"', note)
+    assert parse(run).unmeasured["GPU-0"] == {"dcgmi diag: memory": "this GPU is not supported"}
+
+
 def test_gpu_is_known_by_its_serial_number() -> None:
     """DCGM numbers GPUs as it likes if some are detached."""
     swapped = [DiagGpu("GPU-0", 0, SERIALS[1]), DiagGpu("GPU-1", 1, SERIALS[0])]
