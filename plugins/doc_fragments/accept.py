@@ -34,6 +34,26 @@ options:
         takes about 10 seconds, and 2 more for each GPU.
     type: int
     default: 10
+  level:
+    description:
+      - How much to test. V(quick) is the load test of this collection, which needs no package.
+      - V(standard) then runs C(dcgmi diag), C(nvbandwidth), and C(all_reduce_perf) of nccl-tests, for the GPUs that
+        have passed so far. A tool that is not there is not measured, so that no GPU passes, unless O(tools) leaves it
+        out. A pass at V(standard) is one at V(quick), too.
+    type: str
+    choices: [quick, standard]
+    default: quick
+  tools:
+    description:
+      - The absolute paths of C(dcgmi), C(nvbandwidth), and C(all_reduce_perf) by their names, for O(level=standard). A
+        tool without a path here is the one on root's C(PATH). An empty path leaves a tool out.
+    type: dict
+    default: {}
+  dcgm_level:
+    description: The level of C(dcgmi diag). V(2) takes some minutes, V(3) half an hour and more.
+    type: int
+    choices: [2, 3]
+    default: 2
   valid_for: {description: How many days a pass is good for. V(0) is for any time., type: int, default: 0}
   floors:
     description:

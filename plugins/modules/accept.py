@@ -24,6 +24,10 @@ description:
     M(gpu.node.dcgm) manages, and the services of O(stop_services) are stopped during the test, and started again after
     it, also if it fails. A run that was killed leaves that to the next one, and no pass.
   - A test that does not end is killed, and the part that it hung in is a fault.
+  - With O(level=standard), C(dcgmi diag), C(nvbandwidth), and C(all_reduce_perf) of nccl-tests run after that, one
+    after the other, for the GPUs that have passed. Their answers are read, as each of them can end with status 0
+    without having tested anything. They get a new environment, of which only C(PATH), C(HOME), and
+    C(LD_LIBRARY_PATH) are those of the module.
 extends_documentation_fragment:
   - gpu.node.attributes
   - gpu.node.attributes.nvml
@@ -53,6 +57,13 @@ EXAMPLES = r"""
     floors:
       memory_gb_per_s: 2800
       host_to_device_gb_per_s: 50
+
+- name: Test with DCGM and nccl-tests, without nvbandwidth
+  gpu.node.accept:
+    level: standard
+    tools:
+      all_reduce_perf: /opt/nccl-tests/build/all_reduce_perf
+      nvbandwidth: ""
 
 - name: Test what is idle, once a week
   gpu.node.accept:
@@ -109,6 +120,9 @@ gpus:
         - C(memory_tested_bytes) is how much memory was free, and C(temperature_celsius) the highest that was read.
         - Copies within the memory count both what is read and what is written. The operations are those of this test's
           kernels, which no other benchmark counts in the same way.
+        - With O(level=standard), also C(nvbandwidth_host_to_device_gb_per_s), C(nvbandwidth_device_to_host_gb_per_s),
+          C(nvbandwidth_peer_read_gb_per_s), and C(nvbandwidth_peer_write_gb_per_s), the latter two of the slowest
+          link, and C(nccl_all_reduce_gb_per_s), the bus bandwidth of an all-reduce of 1 GiB by all GPUs together.
       type: dict
     faults:
       description: What is wrong.
@@ -116,6 +130,12 @@ gpus:
       elements: str
     not_measured:
       description: By part why it was not measured.
+      type: dict
+    level:
+      description: The level of the test. It is empty if the GPU is untested.
+      type: str
+    tools:
+      description: The versions of the tools by which the GPU has passed, by their names, empty where not known.
       type: dict
 steps:
   description: What was done, or in check mode would be.

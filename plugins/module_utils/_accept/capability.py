@@ -24,9 +24,20 @@ from .._repair.reset.plan import END_SERVER, chosen_gpus
 from .._repair.reset.state import ResetGpu
 from . import plan
 from .machine import observe, processes
+from .machine.tools import ToolProcesses
 from .plan import AcceptState
-from .record import PATH, STARTED, Acceptance, Identity
-from .verdict import PASSED, GpuResult, LoadOutcome, ProcessAnswers, is_usable, judge
+from .record import PATH, STARTED, Acceptance, Identity, standing_faults
+from .verdict import (
+    PASSED,
+    STANDARD,
+    TOOL_FIGURES,
+    GpuResult,
+    LoadOutcome,
+    ProcessAnswers,
+    accessible_pairs,
+    is_usable,
+    judge,
+)
 
 POLL_SECONDS = 1.0
 AGAIN = "see the kernel's log, bring up the driver, and run again"
@@ -118,7 +129,7 @@ class AcceptCapability:
                 for gpu in gpus
                 for server in gpu.servers
             ]
-            steps += [plan.test_step(gpus, self._options.duration)] if gpus else []
+            steps += [plan.test_step(gpus, self._options)] if gpus else []
             before = {str(gpu): plan.reason(state, gpu, self._options) or "accepted" for gpu in due}
             blocked_by = tuple(dict.fromkeys(user for gpu in held for user in gpu.users))
             planned = Plan(
@@ -150,31 +161,24 @@ class AcceptCapability:
         host, began = self._host, read_clock()
         boot = (host.read(BOOT_ID) or "").strip()
         identities = {uuid: state.identities.get(uuid, Identity()) for uuid in gpus}
+        standing = {
+            uuid: standing_faults(state.record.get(uuid), self._options.required) for uuid in gpus
+        }
         observe.write_entries(
             host,
             {
-                uuid: Acceptance(STARTED, identity, began, boot)
+                uuid: Acceptance(STARTED, identity, began, boot, faults=standing[uuid])
                 for uuid, identity in identities.items()
             },
         )
-        programs = Programs(host)
-        with processes.Readings(gpu.pci for gpu in gpus.values()) as readings:
-            own = processes.run_loads(programs, list(gpus), self._options.duration)
-            linked = [uuid for uuid in gpus if is_usable(uuid, own[uuid])]
-            cpus = {uuid: observe.near_cpus(host, gpus[uuid].pci) for uuid in linked}
-            links = processes.run_links(programs, cpus) if linked else ProcessAnswers()
-        left_out = ProcessAnswers(problem="its own test did not pass")
-        faults = observe.faults_since(host, began)
-        for uuid, gpu in gpus.items():
-            peers = tuple(peer for peer in linked if peer != uuid)
-            outcome = LoadOutcome(
-                own[uuid],
-                links if uuid in linked else left_out,
-                peers,
-                readings.of(gpu.pci),
-                faults.get(uuid, ()),
-            )
-            self._results[uuid] = judge(uuid, outcome, self._options.floors)
+        outcomes = self._load(gpus)
+        self._add_faults(outcomes, began)
+        if self._options.level == STANDARD:
+            self._run_tools(gpus, outcomes)
+            self._add_faults(outcomes, began)
+        for uuid, outcome in outcomes.items():
+            judged = outcome._replace(faults=(*standing[uuid], *outcome.faults))
+            self._results[uuid] = judge(uuid, judged, self._options.floors)
         observe.write_entries(
             host,
             {
@@ -183,6 +187,55 @@ class AcceptCapability:
                 if uuid in gpus
             },
         )
+
+    def _load(self, gpus: t.Mapping[str, ResetGpu]) -> t.Dict[str, LoadOutcome]:
+        """Test GPUs under load, and return what is known of each."""
+        programs = Programs(self._host)
+        with processes.Readings(gpu.pci for gpu in gpus.values()) as readings:
+            own = processes.run_loads(programs, list(gpus), self._options.duration)
+            linked = [uuid for uuid in gpus if is_usable(uuid, own[uuid])]
+            cpus = {uuid: observe.near_cpus(self._host, gpus[uuid].pci) for uuid in linked}
+            links = processes.run_links(programs, cpus) if linked else ProcessAnswers()
+        left_out = ProcessAnswers(problem="its own test did not pass")
+        return {
+            uuid: LoadOutcome(
+                own[uuid],
+                links if uuid in linked else left_out,
+                tuple(peer for peer in linked if peer != uuid),
+                readings.of(gpu.pci),
+            )
+            for uuid, gpu in gpus.items()
+        }
+
+    def _add_faults(self, outcomes: t.Dict[str, LoadOutcome], began: float) -> None:
+        """Add what the signs and the kernel's log say since a time in seconds since 1970."""
+        faults = observe.faults_since(self._host, began)
+        for uuid, outcome in outcomes.items():
+            texts = (*outcome.faults, *faults.get(uuid, ()))
+            outcomes[uuid] = outcome._replace(faults=tuple(dict.fromkeys(texts)))
+
+    def _run_tools(
+        self, gpus: t.Mapping[str, ResetGpu], outcomes: t.Dict[str, LoadOutcome]
+    ) -> None:
+        """Run the tools for the GPUs that have passed so far, and add their results."""
+        floors = {
+            name: floor for name, floor in self._options.floors.items() if name not in TOOL_FIGURES
+        }
+        passed = [
+            gpus[uuid]
+            for uuid, outcome in outcomes.items()
+            if judge(uuid, outcome, floors).verdict == PASSED
+        ]
+        links = next((outcomes[gpu.uuid].links for gpu in passed), ProcessAnswers())
+        tools = ToolProcesses(self._host, self._options, accessible_pairs(links))
+        results = tools.test(passed) if passed else {}
+        skipped = tools.skip([gpu for gpu in gpus.values() if gpu not in passed])
+        for uuid, outcome in outcomes.items():
+            outcomes[uuid] = outcome._replace(
+                level=STANDARD,
+                dcgm_level=self._options.required.dcgm,
+                tools=results if gpus[uuid] in passed else skipped,
+            )
 
     # --- result ---
 

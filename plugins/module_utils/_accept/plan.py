@@ -16,10 +16,20 @@ from .._node.users.busy import DRAIN, refuse_if_busy
 from .._repair.case import RepairCases
 from .._repair.reset.state import ResetGpu, ResetState
 from .._repair.signs import Answer
-from .record import Identity, Record, identity_of, reason_to_test
-from .verdict import FIGURES, PASSED, UNTESTED, GpuResult
+from .record import Identity, Record, RequiredLevel, identity_of, reason_to_test
+from .verdict import (
+    FIGURES,
+    PASSED,
+    QUICK,
+    STANDARD,
+    TOOL_FIGURES,
+    TOOLS,
+    UNTESTED,
+    GpuResult,
+)
 
 TEST = "test_gpus"
+DCGMI = "dcgmi"
 ALWAYS = "always"
 LOAD_TEST = "load test"
 MIG = "it is in MIG mode, and whole GPUs are tested: make a layout without MIG devices first"
@@ -45,21 +55,42 @@ class Unaccepted(t.NamedTuple):
 
 
 class AcceptOptions(t.NamedTuple):
-    """What is asked for: the least that figures may be, whether to test anew, and how many days a pass is good for."""
+    """What is asked for.
+
+    Attributes:
+        floors: The least that figures may be.
+        always: Whether to test anew what has passed.
+        valid_days: How many days a pass is good for, 0 for any time.
+        duration: Seconds of each kernel of arithmetic.
+        level: How much to test.
+        dcgm_level: The level of dcgmi diag.
+        tools: The paths of tools by their names, empty for a tool that is left out.
+    """
 
     floors: t.Mapping[str, float] = {}
     always: bool = False
     valid_days: int = 0
     duration: int = 10
+    level: str = QUICK
+    dcgm_level: int = 2
+    tools: t.Mapping[str, str] = {}
+
+    @property
+    def required(self) -> RequiredLevel:
+        """How much has to be tested."""
+        if self.level != STANDARD:
+            return RequiredLevel()
+        tools = tuple(name for name in TOOLS if self.tools.get(name) != "")
+        return RequiredLevel(STANDARD, self.dcgm_level if DCGMI in tools else 0, tools)
 
 
 def parse_options(params: t.Mapping[str, t.Any]) -> AcceptOptions:
     """Return the options of the module.
 
     Raises:
-        InputError: if a floor is of no figure or no number, or a time is negative.
+        InputError: if a floor is of no figure or no number, a time is negative, or a tool is not known or no path.
     """
-    known = [*FIGURES.values()]
+    known = [*FIGURES.values(), *TOOL_FIGURES]
     for name, floor in params["floors"].items():
         if name not in known:
             near = difflib.get_close_matches(str(name), known, 1)
@@ -75,8 +106,32 @@ def parse_options(params: t.Mapping[str, t.Any]) -> AcceptOptions:
         raise InputError.of("duration", params["duration"], "1 to 3600 seconds")
     if params["valid_for"] < 0:
         raise InputError.of("valid_for", params["valid_for"], "a number of days, not negative")
-    floors = {name: float(floor) for name, floor in params["floors"].items()}
-    return AcceptOptions(floors, params["test"] == ALWAYS, params["valid_for"], params["duration"])
+    level, tools = params["level"], _parse_tools(params["tools"])
+    options = AcceptOptions(
+        {
+            name: float(floor)
+            for name, floor in params["floors"].items()
+            if level == STANDARD or name not in TOOL_FIGURES
+        },
+        params["test"] == ALWAYS,
+        params["valid_for"],
+        params["duration"],
+        level,
+        int(params["dcgm_level"]),
+        tools,
+    )
+    if level == STANDARD and not options.required.tools:
+        raise InputError.of("tools", tools, "a tool that is not left out, at level standard")
+    return options
+
+
+def _parse_tools(tools: t.Mapping[t.Any, t.Any]) -> t.Dict[str, str]:
+    for name, path in tools.items():
+        if name not in TOOLS:
+            raise InputError.of("tools", name, f"one of {', '.join(TOOLS)}")
+        if not isinstance(path, str) or (path and not path.startswith("/")):
+            raise InputError.of(f"tools.{name}", path, "an absolute path, or empty to leave it out")
+    return dict(tools)
 
 
 def identities(
@@ -99,6 +154,7 @@ def reason(state: AcceptState, gpu: ResetGpu, options: AcceptOptions) -> str:
         current_time=state.current_time,
         valid_days=options.valid_days,
         floors=options.floors,
+        required=options.required,
     )
 
 
@@ -164,13 +220,14 @@ def refuse_used(gpus: t.Sequence[ResetGpu], advice: str, waited: t.Optional[int]
     )
 
 
-def test_step(gpus: t.Sequence[ResetGpu], seconds: int) -> Step:
-    """Return the step that tests GPUs, of which each is idle. ``seconds`` are those of a kernel of arithmetic."""
+def test_step(gpus: t.Sequence[ResetGpu], options: AcceptOptions) -> Step:
+    """Return the step that tests GPUs, of which each is idle."""
     names = ", ".join(map(str, gpus))
     params = {"gpus": [gpu.uuid for gpu in gpus]}
-    return Step(
-        TEST, f"test {names} under load, {2 * seconds} s of arithmetic", params, (IDLE_GPU,)
-    )
+    tools = ", ".join(TOOLS[name] for name in options.required.tools)
+    then = f", then by {tools}" if tools else ""
+    summary = f"test {names} under load, {2 * options.duration} s of arithmetic{then}"
+    return Step(TEST, summary, params, (IDLE_GPU,))
 
 
 def parse_cpus(text: t.Optional[str]) -> t.Tuple[int, ...]:
@@ -203,6 +260,8 @@ def describe(
         "figures": dict(shown.figures),
         "faults": list(shown.faults),
         "not_measured": dict(shown.unmeasured),
+        "level": shown.level if shown.verdict != UNTESTED else "",
+        "tools": dict(shown.tools),
     }
 
 

@@ -15,7 +15,7 @@ from .._base.errors import readable
 from .._base.gpu import Firmware
 from .._base.text import json_data, strict
 from .._base.text.strict import bounded, second, written
-from .verdict import FAILED, INCOMPLETE, PASSED, GpuResult
+from .verdict import FAILED, INCOMPLETE, LEVELS, PASSED, QUICK, STANDARD, TOOLS, GpuResult
 
 PATH = "/var/lib/gpu-node/acceptance.json"
 VERSION = 1
@@ -57,8 +57,23 @@ def identity_of(driver: str, serial: str, pci: str, firmware: Firmware) -> Ident
     return Identity(driver, firmware.vbios, firmware.inforom, firmware.board, serial, pci)
 
 
+class RequiredLevel(t.NamedTuple):
+    """How much a test has to test: its level, that of dcgmi diag, and the tools by their names."""
+
+    name: str = QUICK
+    dcgm: int = 0
+    tools: t.Tuple[str, ...] = ()
+
+
+ANY_LEVEL = RequiredLevel()
+
+
 class Acceptance(t.NamedTuple):
-    """The result of a GPU's last test, ``at`` in seconds since 1970, in the boot of this ID."""
+    """The result of a GPU's last test, ``at`` in seconds since 1970, in the boot of this ID.
+
+    ``level`` is how much was tested, with the level of dcgmi diag and the versions of the tools. A file of a test at
+    level quick has none of the three.
+    """
 
     verdict: str
     identity: Identity = Identity()
@@ -67,6 +82,9 @@ class Acceptance(t.NamedTuple):
     figures: t.Mapping[str, float] = {}
     faults: t.Tuple[str, ...] = ()
     unmeasured: t.Mapping[str, str] = {}
+    level: str = QUICK
+    dcgm_level: int = 0
+    tools: t.Mapping[str, str] = {}
 
     @classmethod
     def from_result(cls, result: GpuResult, identity: Identity, at: float, boot: str) -> Acceptance:
@@ -82,8 +100,16 @@ class Acceptance(t.NamedTuple):
                 bounded(name): bounded(reason)
                 for name, reason in list(result.unmeasured.items())[:MOST_TEXTS]
             },
+            result.level,
+            result.dcgm_level,
+            {name: bounded(version) for name, version in result.tools.items() if name in TOOLS},
         )
 
+
+# The fields that only a test at level standard writes, with what they are without it.
+STANDARD_FIELDS: t.Mapping[str, t.Any] = {
+    name: Acceptance._field_defaults[name] for name in ("level", "dcgm_level", "tools")
+}
 
 Record = t.Mapping[str, Acceptance]
 
@@ -96,6 +122,7 @@ def reason_to_test(
     current_time: float,
     valid_days: int,
     floors: t.Mapping[str, float],
+    required: RequiredLevel = ANY_LEVEL,
 ) -> str:
     """Return why a GPU has to be tested, empty if it was accepted as it is.
 
@@ -106,6 +133,7 @@ def reason_to_test(
         current_time: In seconds since 1970.
         valid_days: How many days a pass is good for, 0 for any time.
         floors: The least that figures may be.
+        required: How much has to be tested. A pass at level standard is one at level quick, too.
     """
     if acceptance is None:
         return "it was never tested"
@@ -115,6 +143,9 @@ def reason_to_test(
         tested, present = getattr(acceptance.identity, field), getattr(identity, field)
         if tested != present:
             return f"{name} was {tested or 'unknown'} and is {present or 'unknown'}"
+    less = _lower_level(acceptance, required)
+    if less:
+        return less
     if repaired_at > acceptance.at:
         return f"it was repaired at {written(repaired_at)}, after its test"
     if acceptance.at > current_time:
@@ -127,12 +158,36 @@ def reason_to_test(
     return ""
 
 
+def _lower_level(acceptance: Acceptance, required: RequiredLevel) -> str:
+    """Return how a test has tested less than is required, empty if it has not."""
+    if required.name != STANDARD:
+        return ""
+    if acceptance.level != STANDARD:
+        return f"it was tested at level {acceptance.level}"
+    missing = [tool for tool in required.tools if tool not in acceptance.tools]
+    if missing:
+        return f"it was tested without {', '.join(missing)}"
+    if acceptance.dcgm_level < required.dcgm:
+        return f"dcgmi diag has tested it at level {acceptance.dcgm_level}"
+    return ""
+
+
+def standing_faults(
+    acceptance: t.Optional[Acceptance], required: RequiredLevel
+) -> t.Tuple[str, ...]:
+    """Return the faults that a tool has found and that a test without this tool can't refute."""
+    if acceptance is None:
+        return ()
+    titles = tuple(f"{title}: " for name, title in TOOLS.items() if name not in required.tools)
+    return tuple(fault for fault in acceptance.faults if fault.startswith(titles))
+
+
 def dump_record(record: Record) -> str:
     """Return the record as its file has it; the newest entries where there are more than it takes."""
     newest = sorted(record.items(), key=lambda item: item[1].at, reverse=True)[:MOST_GPUS]
     gpus = {
         uuid: {
-            **acceptance._asdict(),
+            **_fields(acceptance),
             "identity": acceptance.identity._asdict(),
             "at": written(acceptance.at),
             "faults": list(acceptance.faults),
@@ -140,6 +195,14 @@ def dump_record(record: Record) -> str:
         for uuid, acceptance in newest
     }
     return json.dumps({"version": VERSION, "gpus": gpus}, indent=1, sort_keys=True) + "\n"
+
+
+def _fields(acceptance: Acceptance) -> t.Dict[str, t.Any]:
+    """Return the fields that the file has, as releases without levels read it, too."""
+    fields = acceptance._asdict()
+    if acceptance.level == QUICK:
+        return {name: value for name, value in fields.items() if name not in STANDARD_FIELDS}
+    return fields
 
 
 def parse_record(text: t.Optional[str]) -> t.Dict[str, Acceptance]:
@@ -158,11 +221,18 @@ def parse_record(text: t.Optional[str]) -> t.Dict[str, Acceptance]:
 
 
 def _parse(uuid: str, data: object) -> Acceptance:
-    entry = strict.keys(uuid, data, *Acceptance._fields)
+    filled = {**STANDARD_FIELDS, **data} if isinstance(data, dict) else data
+    entry = strict.keys(uuid, filled, *Acceptance._fields)
+    if entry["level"] not in LEVELS or not json_data.is_whole(entry["dcgm_level"]):
+        raise ValueError(
+            f"{uuid}: expected a level, one of {', '.join(LEVELS)}, and one of dcgmi diag"
+        )
     if entry["verdict"] not in VERDICTS:
         raise ValueError(f"{uuid}: expected a verdict, one of {', '.join(VERDICTS)}")
     identity = strict.keys(uuid, entry["identity"], *Identity._fields)
-    figures, unmeasured = (_mapping(uuid, entry[key]) for key in ("figures", "unmeasured"))
+    figures, unmeasured, tools = (
+        _mapping(uuid, entry[key]) for key in ("figures", "unmeasured", "tools")
+    )
     for figure in figures.values():
         if isinstance(figure, bool) or not isinstance(figure, (int, float)):
             raise ValueError(f"{uuid}: expected figures to be numbers")
@@ -176,6 +246,9 @@ def _parse(uuid: str, data: object) -> Acceptance:
             strict.text(uuid, fault) for fault in strict.listed(uuid, entry["faults"], MOST_TEXTS)
         ),
         {name: strict.text(uuid, reason) for name, reason in unmeasured.items()},
+        entry["level"],
+        entry["dcgm_level"],
+        {name: strict.text(uuid, version) for name, version in tools.items()},
     )
 
 

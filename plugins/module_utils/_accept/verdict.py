@@ -22,6 +22,8 @@ from .answers import (
     Outcome,
     PartName,
 )
+from .tools import dcgm, nccl, nvbandwidth
+from .tools.findings import ToolResult
 
 PASSED, FAILED, INCOMPLETE, UNTESTED = "passed", "failed", "incomplete", "untested"
 TITLES: t.Mapping[str, str] = {
@@ -44,6 +46,15 @@ FIGURES: t.Mapping[t.Tuple[str, str], str] = {
     (HOST, "to_device"): "host_to_device_gb_per_s",
     (HOST, "to_host"): "device_to_host_gb_per_s",
     (PEER, "gb_per_s"): "peer_gb_per_s",
+}
+# Figures of the tools of other vendors, which a test at level quick has not.
+TOOL_FIGURES = (*nvbandwidth.HOST_FIGURES.values(), *nvbandwidth.PEER_FIGURES.values(), nccl.FIGURE)
+QUICK, STANDARD = LEVELS = ("quick", "standard")
+# What the tools are called as programs.
+TOOLS: t.Mapping[str, str] = {
+    "dcgmi": dcgm.TITLE,
+    "nvbandwidth": nvbandwidth.TITLE,
+    nccl.TEST: nccl.TITLE,
 }
 LINK, SLOWDOWN, TEMPERATURE = "PCIe link", "slowdown", "temperature_celsius"
 # What slows a GPU down and should not, by nvmlClocksEventReason constants. Its power limit is no fault.
@@ -72,6 +83,9 @@ class LoadOutcome(t.NamedTuple):
         peers: The other GPUs among them.
         readings: What the GPU told meanwhile.
         faults: What its signs and the kernel's log say after the test.
+        level: How much was to be tested.
+        dcgm_level: The level of dcgmi diag, 0 if it was not to run.
+        tools: The results of the tools by their names, at level standard.
     """
 
     own: ProcessAnswers = ProcessAnswers()
@@ -79,16 +93,25 @@ class LoadOutcome(t.NamedTuple):
     peers: t.Tuple[str, ...] = ()
     readings: t.Tuple[LoadReading, ...] = ()
     faults: t.Tuple[str, ...] = ()
+    level: str = QUICK
+    dcgm_level: int = 0
+    tools: t.Mapping[str, ToolResult] = {}
 
 
 @dataclasses.dataclass
 class GpuResult:
-    """The result of a GPU's load test: figures by name, faults, and by what was not measured the reason."""
+    """The result of a GPU's load test: figures by name, faults, and by what was not measured the reason.
+
+    ``tools`` are the versions of the tools by which it has passed, by their names.
+    """
 
     verdict: str = INCOMPLETE
     figures: t.Dict[str, float] = dataclasses.field(default_factory=dict)
     faults: t.List[str] = dataclasses.field(default_factory=list)
     unmeasured: t.Dict[str, str] = dataclasses.field(default_factory=dict)
+    level: str = QUICK
+    dcgm_level: int = 0
+    tools: t.Dict[str, str] = dataclasses.field(default_factory=dict)
 
 
 def is_usable(uuid: str, own: ProcessAnswers) -> bool:
@@ -102,6 +125,15 @@ def is_usable(uuid: str, own: ProcessAnswers) -> bool:
     return not result.faults and not result.unmeasured
 
 
+def accessible_pairs(links: ProcessAnswers) -> t.Tuple[t.Tuple[str, str], ...]:
+    """Return the UUIDs of GPUs whose link was measured, from one to the other: they can access each other."""
+    return tuple(
+        (name.uuid, name.peer)
+        for name, outcome in links.answers.outcomes.items()
+        if name.part == PEER and "gb_per_s" in outcome.numbers
+    )
+
+
 def judge(uuid: str, outcome: LoadOutcome, floors: t.Mapping[str, float]) -> GpuResult:
     """Return the result of a GPU. It has passed if all parts were measured and nothing is a fault.
 
@@ -110,14 +142,24 @@ def judge(uuid: str, outcome: LoadOutcome, floors: t.Mapping[str, float]) -> Gpu
         outcome: What is known of it.
         floors: The least that figures may be.
     """
-    result = GpuResult(faults=list(outcome.faults))
+    result = GpuResult(
+        faults=list(outcome.faults), level=outcome.level, dcgm_level=outcome.dcgm_level
+    )
     own = [PartName(part, uuid) for part in GPU_PARTS]
     links = [PartName(HOST, uuid), *(PartName(PEER, uuid, peer) for peer in outcome.peers)]
     for process, names in ((outcome.own, own), (outcome.links, links)):
         for name in (PartName(START), *names):
             _judge_part(process, name, result)
+    for tool, findings in outcome.tools.items():
+        if findings.passed(uuid):
+            result.tools[tool] = findings.version
+        result.faults += findings.faults.get(uuid, [])
+        result.figures.update(findings.figures.get(uuid, {}))
+        result.unmeasured.update(findings.unmeasured.get(uuid, {}))
     is_complete = not result.unmeasured
     _judge_readings(outcome.readings, result)
+    for findings in outcome.tools.values():
+        result.unmeasured = {**findings.left_out, **result.unmeasured}
     for figure, floor in floors.items():
         value = result.figures.get(figure)
         if value is None:

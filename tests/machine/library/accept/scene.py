@@ -18,18 +18,31 @@ from ansible_collections.gpu.node.plugins.module_utils._accept.machine import (
     load,
     observe,
     processes,
+    tools,
 )
 from ansible_collections.gpu.node.plugins.module_utils._accept.record import PATH
+from ansible_collections.gpu.node.plugins.module_utils._accept.tools.findings import ToolRun
 from ansible_collections.gpu.node.plugins.module_utils._base.errors import NodeError
 from ansible_collections.gpu.node.plugins.module_utils._base.steps import Step
 from ansible_collections.gpu.node.plugins.module_utils._generated.accept import SPEC
 from ansible_collections.gpu.node.plugins.module_utils._machine.nvml.real import open_nvml
 from ansible_collections.gpu.node.plugins.module_utils._machine.run import _converge
 
+from tests.fakes.accept import recorded
 from tests.machine.library.repair.reset.scene import Node, Scene
 
 MULTIPROCESSORS = 4
 # The kernels are interpreted: a process of the test does a few iterations, on little memory.
+# A tool that notes its arguments and environment, writes its file if it has one, and prints what was recorded.
+TOOL = """#!/bin/sh
+printf '%s\\n' "$@" > '{folder}/argv'
+env > '{folder}/environment'
+for last; do :; done
+[ ! -e '{folder}/document' ] || cat '{folder}/document' > "$last"
+cat '{folder}/output'
+{then}
+exit {status}
+"""
 QUICK = f"import {load.__name__} as load; load.FIRST_ITERATIONS = 2; load.SPARE = 0; "
 
 
@@ -53,6 +66,8 @@ def main(path: str, root: str, smi: str, asked: str, die_before: str) -> None:
     processes.CODE = processes.CODE.replace("main(", f"{QUICK}main(")
     params = json.loads(asked)
     processes.OTHER_SECONDS = processes.LINK_SECONDS = params.pop("limit", 60.0)
+    tools.DIAG_SECONDS = dict.fromkeys(tools.DIAG_SECONDS, params.pop("tool_limit", 60.0))
+    tools.LARGEST = recorded.LARGEST
     check = params.pop("check", False)
     node = AcceptNode(Path(path), Path(root), smi, die_before)
     completed: list[Step] = []
@@ -92,6 +107,27 @@ class AcceptScene(Scene):
             "NODE_CUDA_MULTIPROCESSORS": str(MULTIPROCESSORS),
             "NODE_CUDA_MEMORY": "1",
         }
+
+    def tool(self, name: str, run: ToolRun, then: str = "") -> str:
+        """Return the path of a new tool that prints what was recorded; ``then`` is a line that it runs after it."""
+        folder = self.sim.folder / f"tool-{name}"
+        folder.mkdir(exist_ok=True)
+        (folder / "output").write_text(run.output)
+        if run.document:
+            (folder / "document").write_text(run.document)
+        path = folder / name
+        path.write_text(TOOL.format(folder=folder, then=then, status=run.status))
+        path.chmod(0o755)
+        return str(path)
+
+    def called(self, name: str) -> tuple[list[str], dict[str, str]]:
+        """Return the arguments and the environment with which a tool has run, which are empty if it has not."""
+        folder = self.sim.folder / f"tool-{name}"
+        if not (folder / "argv").exists():
+            return [], {}
+        lines = (folder / "environment").read_text().splitlines()
+        environment = dict(line.partition("=")[::2] for line in lines)
+        return (folder / "argv").read_text().splitlines(), environment
 
     @property
     def record(self) -> dict[str, t.Any]:

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 from typing import Any
 
@@ -14,11 +15,14 @@ from ansible_collections.gpu.node.plugins.module_utils._accept.answers import (
     Answers,
     parse_answers,
 )
+from ansible_collections.gpu.node.plugins.module_utils._accept.tools.findings import ToolResult
 from ansible_collections.gpu.node.plugins.module_utils._accept.verdict import (
     FIGURES,
+    TOOL_FIGURES,
     GpuResult,
     LoadOutcome,
     ProcessAnswers,
+    accessible_pairs,
     is_usable,
     judge,
 )
@@ -195,6 +199,46 @@ def test_figure_is_held_to_its_floor(name: str, factor: float) -> None:
 def test_floor_of_a_figure_that_is_missing_is_no_pass() -> None:
     result = verdict({"peer": {"absent": "no link"}}, {"peer_gb_per_s": 1.0})
     assert result.verdict == "incomplete"
+
+
+def tool(**changes: Any) -> ToolResult:
+    return dataclasses.replace(ToolResult("a tool", (UUID, PEER), "1.0"), **changes)
+
+
+@pytest.mark.parametrize(
+    ("changes", "expected"),
+    [
+        ({}, "passed"),
+        ({"faults": {UUID: ["a tool: it failed"]}}, "failed"),
+        ({"faults": {PEER: ["a tool: it failed"]}}, "passed"),
+        ({"unmeasured": {UUID: {"a tool": "it did not run"}}}, "incomplete"),
+        ({"unmeasured": {PEER: {"a tool": "it did not run"}}}, "passed"),
+        ({"left_out": {"a tool: a test": "it was skipped"}}, "passed"),
+    ],
+)
+def test_pass_needs_each_tool_to_pass_the_gpu(changes: dict[str, Any], expected: str) -> None:
+    tools = {"nvbandwidth": tool(), "dcgmi": tool(**changes)}
+    result = verdict({}, level="standard", dcgm_level=2, tools=tools)
+    assert result.verdict == expected
+    assert (result.level, result.dcgm_level) == ("standard", 2)
+    assert result.tools == {
+        "nvbandwidth": "1.0",
+        **({"dcgmi": "1.0"} if expected == "passed" else {}),
+    }
+    assert bool(result.unmeasured) == (expected == "incomplete" or "left_out" in changes)
+
+
+def test_figure_of_a_tool_is_held_to_its_floor() -> None:
+    tools = {"all_reduce_perf": tool(figures={UUID: {TOOL_FIGURES[0]: 5.0}})}
+    assert verdict({}, {TOOL_FIGURES[0]: 5.0}, tools=tools).verdict == "passed"
+    assert verdict({}, {TOOL_FIGURES[0]: 6.0}, tools=tools).verdict == "failed"
+    assert verdict({}, {TOOL_FIGURES[1]: 5.0}, tools=tools).verdict == "incomplete"
+
+
+def test_gpus_with_a_measured_link_can_access_each_other() -> None:
+    assert accessible_pairs(outcome({}).links) == ((UUID, PEER),)
+    assert accessible_pairs(outcome({"peer": {"absent": "no access"}}).links) == ()
+    assert accessible_pairs(outcome({"peer": {"error": "lost"}}).links) == ()
 
 
 def test_only_a_gpu_that_did_all_of_its_own_test_has_its_links_measured() -> None:

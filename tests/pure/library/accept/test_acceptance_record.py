@@ -11,13 +11,16 @@ import pytest
 from ansible_collections.gpu.node.plugins.module_utils._accept import record
 from ansible_collections.gpu.node.plugins.module_utils._accept.plan import parse_cpus
 from ansible_collections.gpu.node.plugins.module_utils._accept.record import (
+    ANY_LEVEL,
     DAY,
     MOST_GPUS,
     Acceptance,
     Identity,
+    RequiredLevel,
     dump_record,
     parse_record,
     reason_to_test,
+    standing_faults,
 )
 from ansible_collections.gpu.node.plugins.module_utils._accept.verdict import GpuResult
 from ansible_collections.gpu.node.plugins.module_utils._base.errors import NodeError
@@ -29,7 +32,11 @@ from tests.support.hostile import Thrown, inputs
 TESTED_AT = 1_700_000_000.0
 IDENTITY = Identity("580.159.04", "96.00.99", "G520.0200", "692-2G520", "1652", "0000:19:00.0")
 PASS = Acceptance("passed", IDENTITY, TESTED_AT, "boot-1", {"memory_gb_per_s": 2900.0})
-TEXT = dump_record({"GPU-1": PASS, "GPU-2": PASS._replace(verdict="failed", faults=("XID 79",))})
+TOOLS = {"dcgmi": "4.6.0", "nvbandwidth": "v0.8"}
+STANDARD = PASS._replace(level="standard", dcgm_level=2, tools=TOOLS)
+TEXT = dump_record(
+    {"GPU-1": PASS, "GPU-2": PASS._replace(verdict="failed", faults=("XID 79",)), "GPU-3": STANDARD}
+)
 
 
 def reason(
@@ -40,6 +47,7 @@ def reason(
     days: float = 1.0,
     valid_days: int = 0,
     floors: dict[str, float] | None = None,
+    required: RequiredLevel = ANY_LEVEL,
 ) -> str:
     return reason_to_test(
         acceptance,
@@ -48,6 +56,7 @@ def reason(
         current_time=TESTED_AT + days * DAY,
         valid_days=valid_days,
         floors=floors or {},
+        required=required,
     )
 
 
@@ -92,6 +101,69 @@ def test_anything_but_a_pass_asks_for_a_test(acceptance: Acceptance | None, text
     assert text in reason(acceptance)
 
 
+@pytest.mark.parametrize(
+    ("acceptance", "required", "text"),
+    [
+        (PASS, RequiredLevel("standard", 2, ("dcgmi",)), "it was tested at level quick"),
+        (STANDARD, ANY_LEVEL, ""),
+        (STANDARD, RequiredLevel("standard", 2, ("dcgmi",)), ""),
+        (STANDARD, RequiredLevel("standard", 0, ("nvbandwidth",)), ""),
+        (STANDARD, RequiredLevel("standard", 3, ("dcgmi",)), "has tested it at level 2"),
+        (
+            STANDARD,
+            RequiredLevel("standard", 2, ("dcgmi", "all_reduce_perf")),
+            "it was tested without all_reduce_perf",
+        ),
+    ],
+)
+def test_pass_is_good_for_its_level_and_below(
+    acceptance: Acceptance, required: RequiredLevel, text: str
+) -> None:
+    pending = reason(acceptance, required=required)
+    assert text in pending
+    assert bool(text) == bool(pending)
+
+
+@pytest.mark.parametrize(
+    ("tools", "standing"),
+    [
+        ((), ("dcgmi diag: memory: it failed", "nccl-tests: 3 wrong values")),
+        (("dcgmi", "nvbandwidth"), ("nccl-tests: 3 wrong values",)),
+        (("dcgmi", "nvbandwidth", "all_reduce_perf"), ()),
+    ],
+)
+def test_fault_that_a_tool_has_found_stands_until_the_tool_tests_again(
+    tools: tuple[str, ...], standing: tuple[str, ...]
+) -> None:
+    faults = ("dcgmi diag: memory: it failed", "memory: 1 wrong word", "nccl-tests: 3 wrong values")
+    acceptance = STANDARD._replace(verdict="failed", faults=faults)
+    assert standing_faults(acceptance, RequiredLevel("standard", 0, tools)) == standing
+    assert standing_faults(None, ANY_LEVEL) == ()
+
+
+def test_file_of_a_test_at_level_standard_is_read() -> None:
+    """A golden file: later releases must read it, too."""
+    entry = json.loads(TEXT)["gpus"]["GPU-3"]
+    assert (entry["level"], entry["dcgm_level"], entry["tools"]) == ("standard", 2, TOOLS)
+    assert parse_record(TEXT)["GPU-3"] == STANDARD
+
+
+def test_test_at_level_quick_is_written_as_before_there_were_levels() -> None:
+    fields = {"verdict", "identity", "at", "boot", "figures", "faults", "unmeasured"}
+    assert set(json.loads(TEXT)["gpus"]["GPU-1"]) == fields
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [("level", "full"), ("level", ["quick"]), ("dcgm_level", "2"), ("tools", ["dcgmi"]), ("x", 1)],
+)
+def test_level_that_is_damaged_is_refused(name: str, value: object) -> None:
+    data = json.loads(TEXT)
+    data["gpus"]["GPU-3"][name] = value
+    with pytest.raises(NodeError, match="is damaged"):
+        parse_record(json.dumps(data))
+
+
 def test_file_of_this_release_is_read() -> None:
     """A golden file: later releases must read it, too."""
     golden = {
@@ -111,18 +183,25 @@ def test_file_of_this_release_is_read() -> None:
     assert parse_record(json.dumps(golden)) == {"GPU-1": PASS._replace(faults=(), unmeasured={})}
 
 
+MEASURED = (
+    st.sampled_from(record.VERDICTS),
+    st.dictionaries(st.sampled_from(["a", "b"]), st.floats(0, 1e12)),
+    st.lists(st.text(), max_size=40),
+    st.dictionaries(st.text(), st.text(), max_size=40),
+)
+BY_TOOLS = (
+    st.just("standard"),
+    st.sampled_from([0, 2, 3]),
+    st.dictionaries(st.sampled_from(list(TOOLS)), st.text()),
+)
+
+
 @given(
     st.dictionaries(
         st.text("GPU-0123456789", min_size=1, max_size=12),
         st.builds(
             Acceptance.from_result,
-            st.builds(
-                GpuResult,
-                st.sampled_from(record.VERDICTS),
-                st.dictionaries(st.sampled_from(["a", "b"]), st.floats(0, 1e12)),
-                st.lists(st.text(), max_size=40),
-                st.dictionaries(st.text(), st.text(), max_size=40),
-            ),
+            st.one_of(st.builds(GpuResult, *MEASURED), st.builds(GpuResult, *MEASURED, *BY_TOOLS)),
             st.builds(Identity, st.text(), st.text()),
             st.floats(0, 4e9),
             st.text(),
