@@ -153,7 +153,7 @@ def reason_to_test(
     if valid_days and current_time - acceptance.at > valid_days * DAY:
         return f"its test is of {written(acceptance.at)}, longer than {valid_days} days ago"
     for figure, floor in floors.items():
-        if acceptance.figures.get(figure, 0.0) < floor:
+        if acceptance.figures.get(figure, floor) < floor:
             return f"its {figure} was less than its floor of {floor:g}"
     return ""
 

@@ -49,6 +49,8 @@ FIGURES: t.Mapping[t.Tuple[str, str], str] = {
 }
 # Figures of the tools of other vendors, which a test at level quick has not.
 TOOL_FIGURES = (*nvbandwidth.HOST_FIGURES.values(), *nvbandwidth.PEER_FIGURES.values(), nccl.FIGURE)
+# Figures of links between GPUs, which one that is tested alone can't have.
+PEER_FIGURES = (FIGURES[PEER, "gb_per_s"], *nvbandwidth.PEER_FIGURES.values(), nccl.FIGURE)
 QUICK, STANDARD = LEVELS = ("quick", "standard")
 # What the tools are called as programs.
 TOOLS: t.Mapping[str, str] = {
@@ -162,7 +164,9 @@ def judge(uuid: str, outcome: LoadOutcome, floors: t.Mapping[str, float]) -> Gpu
         result.unmeasured = {**findings.left_out, **result.unmeasured}
     for figure, floor in floors.items():
         value = result.figures.get(figure)
-        if value is None:
+        if value is None and figure in PEER_FIGURES and not outcome.peers:
+            result.unmeasured[figure] = "the GPU was tested alone"
+        elif value is None:
             result.unmeasured[figure] = "there is no figure to compare with its floor"
             is_complete = False
         elif value < floor:

@@ -47,6 +47,18 @@ def test_gpu_that_is_slower_than_its_fleet_is_tested_again_and_not_accepted(
     ]
 
 
+def test_slow_link_is_tested_again_with_all_gpus_of_its_node(scene: MakeScene) -> None:
+    nodes = fleet(scene)
+    for name in NODES:
+        rows = nodes.node(name)["rows"]
+        for row in rows:
+            row["figures"]["peer_gb_per_s"] = 90.0 if name == "n3" else 380.0
+        nodes.become(name, rows=rows)
+    run = nodes.play("accept")
+    assert run.status == 2, run.text
+    assert "not accepted: ['GPU-n3-0', 'GPU-n3-1']" in run.text
+
+
 def test_fleet_of_equal_gpus_is_tested_once(scene: MakeScene) -> None:
     nodes = fleet(scene)
     run = nodes.play("accept")

@@ -196,6 +196,14 @@ def test_figure_is_held_to_its_floor(name: str, factor: float) -> None:
     assert bool(result.faults) != passes
 
 
+def test_gpu_that_is_tested_alone_needs_no_figure_of_links_to_others() -> None:
+    alone = outcome({}, peers=())
+    alone = alone._replace(links=ProcessAnswers(answers(LINKS[:2])))
+    result = judge(UUID, alone, {"peer_gb_per_s": 300.0})
+    assert (result.verdict, result.faults) == ("passed", [])
+    assert result.unmeasured["peer_gb_per_s"] == "the GPU was tested alone"
+
+
 def test_floor_of_a_figure_that_is_missing_is_no_pass() -> None:
     result = verdict({"peer": {"absent": "no link"}}, {"peer_gb_per_s": 1.0})
     assert result.verdict == "incomplete"
