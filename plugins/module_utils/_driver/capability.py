@@ -104,7 +104,7 @@ class DriverCapability:
             "sources": self._packages.enable,
             "refresh": lambda _params: node.refresh(),
             "repository": functools.partial(node.added.write_repository, manager),
-            "stream": lambda params: self._streams.enable(params),
+            "stream": self._enable_stream,
             "adopt": self._packages.adopt,
             "install": self._packages.install,
             "hold": self._packages.hold,
@@ -127,6 +127,9 @@ class DriverCapability:
         from .machine.streams import ModuleStreams
 
         return ModuleStreams(self._node)
+
+    def _enable_stream(self, params: Params) -> None:
+        self._streams.enable(params)
 
     def _again(self) -> t.Sequence[Step]:
         self._node.refresh()

@@ -12,7 +12,7 @@ from __future__ import annotations
 import typing as t
 
 from ..._base.text import json_data
-from .findings import ToolResult, ToolRun, ending, find_documents
+from .findings import ToolResult, ToolRun, ending, find_documents, reason_of
 
 TITLE = "dcgmi diag"
 ROOT, OLD_ROOT, ITERATIONS = "DCGM Diagnostic", "DCGM GPU Diagnostic", "iterations"
@@ -95,8 +95,7 @@ def parse_diag(run: ToolRun, gpus: t.Sequence[DiagGpu], level: int) -> ToolResul
             if row.group == GPU_GROUP and row.entity not in uuids:
                 raise ValueError(f"it tested GPU {row.entity}, which it was not asked for")
     except json_data.MISREAD as error:
-        reason = str(error) if type(error) is ValueError else json_data.NOT_UNDERSTOOD
-        result.add_unmeasured(reason)
+        result.add_unmeasured(reason_of(error))
         return result
     for row in rows:
         _judge(row, rows, uuids, level, result)

@@ -98,6 +98,13 @@ class ToolResult:
         return uuid in self.gpus and not self.faults.get(uuid) and not self.unmeasured.get(uuid)
 
 
+def reason_of(error: Exception) -> str:
+    """Return why an answer can't be judged: the text of a ValueError that a parser has raised on purpose."""
+    of_a_library = isinstance(error, (json.JSONDecodeError, UnicodeError))
+    on_purpose = isinstance(error, ValueError) and not of_a_library
+    return str(error) if on_purpose else json_data.NOT_UNDERSTOOD
+
+
 def find_documents(text: str) -> t.List[t.Dict[str, t.Any]]:
     """Return the JSON objects of an output that begin at the start of a line, with other lines around them.
 

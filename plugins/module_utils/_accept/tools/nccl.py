@@ -14,7 +14,15 @@ import re
 import typing as t
 
 from ..._base.text import json_data
-from .findings import ToolResult, ToolRun, ending, find_documents, is_number, is_of_hardware
+from .findings import (
+    ToolResult,
+    ToolRun,
+    ending,
+    find_documents,
+    is_number,
+    is_of_hardware,
+    reason_of,
+)
 
 TITLE = "nccl-tests"
 TEST = "all_reduce_perf"
@@ -55,8 +63,7 @@ def parse_all_reduce(run: ToolRun, gpus: t.Sequence[str], largest: int) -> ToolR
         _judge_sizes(document["results"], largest, result)
         _judge_footer(document, result)
     except json_data.MISREAD as error:
-        reason = str(error) if type(error) is ValueError else json_data.NOT_UNDERSTOOD
-        result.add_unmeasured(reason, TEST)
+        result.add_unmeasured(reason_of(error), TEST)
     if run.status != 0:
         text = ending(run, STATUSES)
         if run.status is not None and is_of_hardware(text):

@@ -13,7 +13,15 @@ import re
 import typing as t
 
 from ..._base.text import json_data
-from .findings import ToolResult, ToolRun, ending, find_documents, is_number, is_of_hardware
+from .findings import (
+    ToolResult,
+    ToolRun,
+    ending,
+    find_documents,
+    is_number,
+    is_of_hardware,
+    reason_of,
+)
 
 TITLE = "nvbandwidth"
 PASSED, RUNNING, WAIVED, ERROR = "Passed", "Running", "Waived", "Error"
@@ -60,8 +68,7 @@ def parse_bandwidth(run: ToolRun, gpus: t.Sequence[str], pairs: Pairs) -> ToolRe
             raise ValueError(f"it saw {len(devices)} GPUs, of {len(gpus)}")
         cases = _cases(document)
     except json_data.MISREAD as error:
-        reason = str(error) if type(error) is ValueError else json_data.NOT_UNDERSTOOD
-        result.add_unmeasured(reason)
+        result.add_unmeasured(reason_of(error))
         return result
     for name in dict.fromkeys((*bandwidth_tests(pairs), *cases)):
         _judge_test(name, cases.get(name, []), pairs, result)
@@ -119,8 +126,7 @@ def _judge_test(
         try:
             _judge_matrix(name, cases[0], pairs, result)
         except json_data.MISREAD as error:
-            reason = str(error) if type(error) is ValueError else json_data.NOT_UNDERSTOOD
-            result.add_unmeasured(reason, name)
+            result.add_unmeasured(reason_of(error), name)
     else:
         result.add_unmeasured(f"its status is {', '.join(statuses)}", name)
 

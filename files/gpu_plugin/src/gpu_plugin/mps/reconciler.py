@@ -199,7 +199,7 @@ class Reconciler:
                 else:
                     files.replace(path, offer.settings.to_json())
         except (NodeError, OSError) as error:
-            cause = (isinstance(error, OSError) and error.strerror) or str(error)
+            cause = getattr(error, "strerror", None) or str(error)
             if self._complaints.get(device) != cause:
                 problem = "the settings of an MPS control daemon can't be written"
                 logs.error(problem, path=path, cause=cause)
