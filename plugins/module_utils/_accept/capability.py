@@ -27,11 +27,9 @@ from .machine import observe, processes
 from .machine.tools import ToolProcesses
 from .plan import AcceptState
 from .record import PATH, STARTED, Acceptance, Identity, standing_faults
+from .result import PASSED, STANDARD, GpuResult
 from .verdict import (
-    PASSED,
-    STANDARD,
     TOOL_FIGURES,
-    GpuResult,
     LoadOutcome,
     ProcessAnswers,
     accessible_pairs,

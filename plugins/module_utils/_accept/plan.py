@@ -10,26 +10,17 @@ import math
 import typing as t
 
 from .._base.errors import InputError, NodeError
-from .._base.gpu import COMPUTE, COMPUTE_MODES, PROHIBITED, Firmware
+from .._base.gpu import COMPUTE, COMPUTE_MODES, PROHIBITED
 from .._base.steps import IDLE_GPU, Step
 from .._node.users.busy import DRAIN, refuse_if_busy
 from .._repair.case import RepairCases
 from .._repair.reset.state import ResetGpu, ResetState
 from .._repair.signs import Answer
-from .record import Identity, Record, RequiredLevel, identity_of, reason_to_test
-from .verdict import (
-    FIGURES,
-    PASSED,
-    QUICK,
-    STANDARD,
-    TOOL_FIGURES,
-    TOOLS,
-    UNTESTED,
-    GpuResult,
-)
+from .record import Identity, Record, RequiredLevel, reason_to_test
+from .result import DCGMI, PASSED, QUICK, STANDARD, TOOLS, UNTESTED, GpuResult
+from .verdict import FIGURES, TOOL_FIGURES
 
 TEST = "test_gpus"
-DCGMI = "dcgmi"
 ALWAYS = "always"
 LOAD_TEST = "load test"
 MIG = "it is in MIG mode, and whole GPUs are tested: make a layout without MIG devices first"
@@ -45,13 +36,6 @@ class AcceptState(t.NamedTuple):
     record: Record = {}
     cases: RepairCases = RepairCases()
     current_time: float = 0.0
-
-
-class Unaccepted(t.NamedTuple):
-    """The GPUs of a record that are not accepted as they are, each as a text: those with faults, and all others."""
-
-    faulty: t.Tuple[str, ...] = ()
-    untested: t.Tuple[str, ...] = ()
 
 
 class AcceptOptions(t.NamedTuple):
@@ -134,50 +118,17 @@ def _parse_tools(tools: t.Mapping[t.Any, t.Any]) -> t.Dict[str, str]:
     return dict(tools)
 
 
-def identities(
-    state: ResetState, driver: str, firmware: t.Mapping[str, Firmware]
-) -> t.Dict[str, Identity]:
-    """Return the GPUs' identities by UUID. ``firmware`` is by PCI address."""
-    return {
-        gpu.uuid: identity_of(driver, gpu.serial, gpu.pci, firmware.get(gpu.pci, Firmware()))
-        for gpu in state.gpus
-    }
-
-
 def reason(state: AcceptState, gpu: ResetGpu, options: AcceptOptions) -> str:
     """Return why a GPU has to be tested, empty if it was accepted as it is."""
-    case = state.cases.gpus.get(gpu.uuid)
     return reason_to_test(
         state.record.get(gpu.uuid),
         state.identities.get(gpu.uuid, Identity()),
-        repaired_at=case.reset_at if case else 0.0,
+        repaired_at=state.cases.reset_at(gpu.uuid),
         current_time=state.current_time,
         valid_days=options.valid_days,
         floors=options.floors,
         required=options.required,
     )
-
-
-def unaccepted(
-    record: Record, gpus: t.Mapping[str, Identity], cases: RepairCases, current_time: float
-) -> Unaccepted:
-    """Return the GPUs, given by UUID, that are not accepted."""
-    faulty, untested = [], []
-    for uuid, identity in gpus.items():
-        case, acceptance = cases.gpus.get(uuid), record.get(uuid)
-        why = reason_to_test(
-            acceptance,
-            identity,
-            repaired_at=case.reset_at if case else 0.0,
-            current_time=current_time,
-            valid_days=0,
-            floors={},
-        )
-        if acceptance is not None and acceptance.faults:
-            faulty.append(f"GPU {uuid}: {'; '.join(acceptance.faults)}")
-        elif why:
-            untested.append(f"GPU {uuid}: {why}")
-    return Unaccepted(tuple(faulty), tuple(untested))
 
 
 def refusal(gpu: ResetGpu) -> str:

@@ -12,10 +12,10 @@ import json
 import typing as t
 
 from .._base.errors import readable
-from .._base.gpu import Firmware
 from .._base.text import json_data, strict
 from .._base.text.strict import bounded, second, written
-from .verdict import FAILED, INCOMPLETE, LEVELS, PASSED, QUICK, STANDARD, TOOLS, GpuResult
+from .._repair.case import RepairCases
+from .result import FAILED, INCOMPLETE, LEVELS, PASSED, QUICK, STANDARD, TOOLS, GpuResult
 
 PATH = "/var/lib/gpu-node/acceptance.json"
 VERSION = 1
@@ -50,11 +50,6 @@ NAMES: t.Mapping[str, str] = {
     "serial": "the serial number",
     "pci": "the slot",
 }
-
-
-def identity_of(driver: str, serial: str, pci: str, firmware: Firmware) -> Identity:
-    """Return the identity of a GPU."""
-    return Identity(driver, firmware.vbios, firmware.inforom, firmware.board, serial, pci)
 
 
 class RequiredLevel(t.NamedTuple):
@@ -120,8 +115,8 @@ def reason_to_test(
     *,
     repaired_at: float,
     current_time: float,
-    valid_days: int,
-    floors: t.Mapping[str, float],
+    valid_days: int = 0,
+    floors: t.Mapping[str, float] = {},
     required: RequiredLevel = ANY_LEVEL,
 ) -> str:
     """Return why a GPU has to be tested, empty if it was accepted as it is.
@@ -170,6 +165,33 @@ def _lower_level(acceptance: Acceptance, required: RequiredLevel) -> str:
     if acceptance.dcgm_level < required.dcgm:
         return f"dcgmi diag has tested it at level {acceptance.dcgm_level}"
     return ""
+
+
+class Unaccepted(t.NamedTuple):
+    """The GPUs of a record that are not accepted as they are, each as a text: those with faults, and all others."""
+
+    faulty: t.Tuple[str, ...] = ()
+    untested: t.Tuple[str, ...] = ()
+
+
+def unaccepted(
+    record: Record, gpus: t.Mapping[str, Identity], cases: RepairCases, current_time: float
+) -> Unaccepted:
+    """Return the GPUs, given by UUID, that are not accepted."""
+    faulty, untested = [], []
+    for uuid, identity in gpus.items():
+        acceptance = record.get(uuid)
+        why = reason_to_test(
+            acceptance,
+            identity,
+            repaired_at=cases.reset_at(uuid),
+            current_time=current_time,
+        )
+        if acceptance is not None and acceptance.faults:
+            faulty.append(f"GPU {uuid}: {'; '.join(acceptance.faults)}")
+        elif why:
+            untested.append(f"GPU {uuid}: {why}")
+    return Unaccepted(tuple(faulty), tuple(untested))
 
 
 def standing_faults(

@@ -5,7 +5,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import typing as t
 
 from .._base.gpu import LoadReading
@@ -22,10 +21,10 @@ from .answers import (
     Outcome,
     PartName,
 )
-from .tools import dcgm, nccl, nvbandwidth
+from .result import FAILED, INCOMPLETE, PASSED, QUICK, GpuResult
+from .tools import nccl, nvbandwidth
 from .tools.findings import ToolResult
 
-PASSED, FAILED, INCOMPLETE, UNTESTED = "passed", "failed", "incomplete", "untested"
 TITLES: t.Mapping[str, str] = {
     START: "the driver's library",
     FLOAT: "float32 arithmetic",
@@ -51,13 +50,6 @@ FIGURES: t.Mapping[t.Tuple[str, str], str] = {
 TOOL_FIGURES = (*nvbandwidth.HOST_FIGURES.values(), *nvbandwidth.PEER_FIGURES.values(), nccl.FIGURE)
 # Figures of links between GPUs, which one that is tested alone can't have.
 PEER_FIGURES = (FIGURES[PEER, "gb_per_s"], *nvbandwidth.PEER_FIGURES.values(), nccl.FIGURE)
-QUICK, STANDARD = LEVELS = ("quick", "standard")
-# What the tools are called as programs.
-TOOLS: t.Mapping[str, str] = {
-    "dcgmi": dcgm.TITLE,
-    "nvbandwidth": nvbandwidth.TITLE,
-    nccl.TEST: nccl.TITLE,
-}
 LINK, SLOWDOWN, TEMPERATURE = "PCIe link", "slowdown", "temperature_celsius"
 # What slows a GPU down and should not, by nvmlClocksEventReason constants. Its power limit is no fault.
 SLOWDOWNS: t.Mapping[int, str] = {
@@ -98,22 +90,6 @@ class LoadOutcome(t.NamedTuple):
     level: str = QUICK
     dcgm_level: int = 0
     tools: t.Mapping[str, ToolResult] = {}
-
-
-@dataclasses.dataclass
-class GpuResult:
-    """The result of a GPU's load test: figures by name, faults, and by what was not measured the reason.
-
-    ``tools`` are the versions of the tools by which it has passed, by their names.
-    """
-
-    verdict: str = INCOMPLETE
-    figures: t.Dict[str, float] = dataclasses.field(default_factory=dict)
-    faults: t.List[str] = dataclasses.field(default_factory=list)
-    unmeasured: t.Dict[str, str] = dataclasses.field(default_factory=dict)
-    level: str = QUICK
-    dcgm_level: int = 0
-    tools: t.Dict[str, str] = dataclasses.field(default_factory=dict)
 
 
 def is_usable(uuid: str, own: ProcessAnswers) -> bool:

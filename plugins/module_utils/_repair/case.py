@@ -107,6 +107,10 @@ class RepairCases(t.NamedTuple):
         times += [attempt.at for case in self.gpus.values() for attempt in case.attempts]
         return max([*times, self.lease.since if self.lease else 0.0])
 
+    def reset_at(self, uuid: str) -> float:
+        """Return when a repair last reset a GPU or rebooted its node with success, 0 if never."""
+        return self.gpus[uuid].reset_at if uuid in self.gpus else 0.0
+
     def with_case(self, uuid: str, case: RepairCase) -> RepairCases:
         """Return the cases with this case; the oldest that are closed make room for it."""
         gpus = {**self.gpus, uuid: case}

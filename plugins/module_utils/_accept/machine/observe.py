@@ -5,29 +5,25 @@
 
 from __future__ import annotations
 
-import contextlib
 import typing as t
 
-from ..._base.gpu import Firmware, Gpu, NvmlError
+from ..._base.gpu import NvmlError
 from ..._machine.host import Host
-from ..._machine.nvml import faults
-from ..._machine.nvml.load import firmware
-from ..._machine.nvml.readings import serial
-from ..._machine.nvml.real import Nvml, open_nvml
+from ..._machine.nvml.real import open_nvml
 from ..._machine.nvml.within import LATE, within
 from ..._node.machine import facts
 from ..._repair.machine.cases import CaseFile, read_clock
 from ..._repair.machine.observe import RepairSettings
 from ..._repair.machine.observe import observe as observe_signs
 from ..._repair.reset import machine as reset_machine
+from ..._repair.reset.state import ResetState
 from ..._repair.verdict import judge_gpu
-from .. import plan
-from ..plan import AcceptState, Unaccepted, identities, parse_cpus
-from ..record import PATH, Acceptance, Identity, dump_record, identity_of, parse_record
+from ..plan import AcceptState, parse_cpus
+from ..record import PATH, Acceptance, Identity, dump_record, parse_record
+from .accepted import ASKING, read_identities
 
 LOCK = "/run/gpu-node/locks/acceptance.lock"
 LOCK_SECONDS = 30.0
-ASKING = "reading the versions of the GPUs' firmware"
 
 
 def observe(host: Host) -> AcceptState:
@@ -37,66 +33,26 @@ def observe(host: Host) -> AcceptState:
         NodeError: if a record is damaged.
     """
     node = reset_machine.observe(host)
-    driver = facts.loaded_driver(host)
-    versions = read_firmware([gpu.pci for gpu in node.gpus]) if node.gpus else {}
     return AcceptState(
         node,
-        identities(node, driver.version if driver else "", versions),
+        _identities(host, node),
         parse_record(host.read(PATH)),
         CaseFile(host).read(),
         read_clock(),
     )
 
 
-def read_firmware(addresses: t.Sequence[str]) -> t.Dict[str, Firmware]:
-    """Return the firmware of the GPUs that answer, by their PCI addresses."""
+def _identities(host: Host, node: ResetState) -> t.Dict[str, Identity]:
+    """Return the identities of the GPUs by UUID, empty if NVML does not answer."""
 
-    def ask() -> t.Dict[str, Firmware]:
-        versions = {}
+    def ask() -> t.Dict[str, Identity]:
         with open_nvml():
-            for address in addresses:
-                with contextlib.suppress(NvmlError):
-                    versions[address] = firmware(faults.at(address))
-        return versions
+            return read_identities(host, {gpu.uuid: gpu.pci for gpu in node.gpus})
 
     try:
-        return within(LATE, ASKING, ask)
+        return within(LATE, ASKING, ask) if node.gpus else {}
     except NvmlError:
         return {}
-
-
-def unaccepted(host: Host, nvml: Nvml, gpus: t.Sequence[Gpu]) -> Unaccepted:
-    """Return the GPUs that are not accepted as they are, none where no GPU of the node was ever tested.
-
-    Raises:
-        NodeError: if a record is damaged.
-    """
-    text = host.read(PATH)
-    if text is None:
-        return Unaccepted()
-    driver = facts.loaded_driver(host)
-    present: t.Dict[str, Identity] = {}
-    for gpu in gpus:
-        with contextlib.suppress(NvmlError):
-            handle = nvml.handle(gpu)
-            version = driver.version if driver else ""
-            number, address = serial(handle), gpu.pci_bus_id
-            present[gpu.uuid] = identity_of(version, number, address, firmware(handle))
-    return plan.unaccepted(parse_record(text), present, CaseFile(host).read(), read_clock())
-
-
-def unaccepted_gpus(host: Host) -> Unaccepted:
-    """Return the same of all GPUs that answer.
-
-    Raises:
-        NodeError: if a record is damaged, or NVML does not answer.
-    """
-
-    def ask() -> Unaccepted:
-        with open_nvml() as nvml:
-            return unaccepted(host, nvml, nvml.gpus()[0])
-
-    return within(LATE, ASKING, ask) if host.exists(PATH) else Unaccepted()
 
 
 def write_entries(host: Host, entries: t.Mapping[str, Acceptance]) -> None:

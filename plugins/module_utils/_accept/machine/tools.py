@@ -17,11 +17,11 @@ from ..._base.text import json_data
 from ..._machine.host import Host
 from ..._machine.limited import Programs
 from ..._repair.reset.state import ResetGpu
-from ..plan import DCGMI, AcceptOptions
+from ..plan import AcceptOptions
+from ..result import ALL_REDUCE, DCGMI, NVBANDWIDTH, TOOLS
 from ..tools import dcgm, nccl, nvbandwidth
 from ..tools.dcgm import DiagGpu
 from ..tools.findings import ToolResult, ToolRun
-from ..verdict import TOOLS
 from .load import NO_MPS
 
 ENV = "/usr/bin/env"
@@ -67,8 +67,8 @@ class ToolProcesses:
             return _unmeasured(name, gpus, ABSENT)
         run = {
             DCGMI: self._diagnose,
-            nvbandwidth.TITLE: self._measure_bandwidth,
-            nccl.TEST: self._reduce,
+            NVBANDWIDTH: self._measure_bandwidth,
+            ALL_REDUCE: self._reduce,
         }[name]
         return run(path, gpus)
 

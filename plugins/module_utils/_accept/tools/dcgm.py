@@ -12,9 +12,10 @@ from __future__ import annotations
 import typing as t
 
 from ..._base.text import json_data
+from ..result import DCGMI, TOOLS
 from .findings import ToolResult, ToolRun, ending, find_documents, reason_of
 
-TITLE = "dcgmi diag"
+TITLE = TOOLS[DCGMI]
 ROOT, OLD_ROOT, ITERATIONS = "DCGM Diagnostic", "DCGM GPU Diagnostic", "iterations"
 GPU_GROUP = "GPU"
 PASS, SKIP, FAIL = "Pass", "Skip", "Fail"

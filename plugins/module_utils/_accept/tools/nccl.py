@@ -14,6 +14,7 @@ import re
 import typing as t
 
 from ..._base.text import json_data
+from ..result import ALL_REDUCE, TOOLS
 from .findings import (
     ToolResult,
     ToolRun,
@@ -24,8 +25,7 @@ from .findings import (
     reason_of,
 )
 
-TITLE = "nccl-tests"
-TEST = "all_reduce_perf"
+TITLE = TOOLS[ALL_REDUCE]
 FIGURE = "nccl_all_reduce_gb_per_s"
 FORMATS = (1, 2, 3)  # JSON_FILE_VERSION
 PLACES = ("out_of_place", "in_place")
@@ -63,14 +63,14 @@ def parse_all_reduce(run: ToolRun, gpus: t.Sequence[str], largest: int) -> ToolR
         _judge_sizes(document["results"], largest, result)
         _judge_footer(document, result)
     except json_data.MISREAD as error:
-        result.add_unmeasured(reason_of(error), TEST)
+        result.add_unmeasured(reason_of(error), ALL_REDUCE)
     if run.status != 0:
         text = ending(run, STATUSES)
         if run.status is not None and is_of_hardware(text):
-            result.add_fault(f"{TEST}: {text}")
+            result.add_fault(f"{ALL_REDUCE}: {text}")
         elif not result.faults:
             result.unmeasured.clear()
-            result.add_unmeasured(text, TEST)
+            result.add_unmeasured(text, ALL_REDUCE)
     return result
 
 
@@ -127,7 +127,7 @@ def _judge_sizes(rows: t.Sequence[t.Mapping[str, t.Any]], largest: int, result: 
             if not is_number(wrong):
                 missing = missing or f"the values of {size} bytes were not checked"
             elif wrong:
-                result.add_fault(f"{TEST}: {wrong:.0f} wrong values at {size} bytes")
+                result.add_fault(f"{ALL_REDUCE}: {wrong:.0f} wrong values at {size} bytes")
             if not is_number(bandwidth):
                 missing = missing or f"the bandwidth of {size} bytes is missing"
             elif size == largest and bandwidth:
@@ -154,4 +154,4 @@ def _judge_footer(document: t.Mapping[str, t.Any], result: ToolResult) -> None:
     if not is_number(count) or "end_time" not in document:
         raise ValueError("it did not end")
     if (count or okay != "true") and not result.faults:
-        result.add_fault(f"{TEST}: {count:.0f} wrong values")
+        result.add_fault(f"{ALL_REDUCE}: {count:.0f} wrong values")

@@ -13,6 +13,7 @@ import re
 import typing as t
 
 from ..._base.text import json_data
+from ..result import NVBANDWIDTH, TOOLS
 from .findings import (
     ToolResult,
     ToolRun,
@@ -23,7 +24,7 @@ from .findings import (
     reason_of,
 )
 
-TITLE = "nvbandwidth"
+TITLE = TOOLS[NVBANDWIDTH]
 PASSED, RUNNING, WAIVED, ERROR = "Passed", "Running", "Waived", "Error"
 UNIT = "GB/s"
 NUMBER = re.compile(r"\d{1,20}(\.\d{1,20})?(e[+-]?\d{1,2})?")

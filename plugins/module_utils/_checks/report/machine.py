@@ -10,8 +10,8 @@ import os
 import time
 import typing as t
 
-from ..._accept.machine.observe import unaccepted_gpus
-from ..._accept.plan import Unaccepted
+from ..._accept.machine.accepted import unaccepted_gpus
+from ..._accept.record import Unaccepted
 from ..._base.errors import NodeError
 from ..._device_plugin.machine.status import ask
 from ..._driver.releases.table import parse

@@ -10,7 +10,7 @@ import functools
 import time
 import typing as t
 
-from ..._accept.machine.observe import unaccepted
+from ..._accept.machine.accepted import unaccepted_of
 from ..._base.dra.allocation import owners_in
 from ..._base.errors import NodeError, checked_timeout
 from ..._base.gpu import TIMEOUT, Gpu, NvmlError
@@ -158,13 +158,13 @@ class ValidateCapability:
                 aside=aside,
                 idle=idle,
                 layout=layout(self._host, nvml, answering, broken),
-                unaccepted=self._unaccepted(nvml, answering),
+                unaccepted=self._unaccepted(answering),
             )
             return node._replace(gpus=state, cdi=current(self._host, nvml))
 
-    def _unaccepted(self, nvml: Nvml, answering: t.Sequence[Gpu]) -> NotAccepted:
+    def _unaccepted(self, answering: t.Sequence[Gpu]) -> NotAccepted:
         try:
-            return NotAccepted(unaccepted(self._host, nvml, answering))
+            return NotAccepted(unaccepted_of(self._host, answering))
         except NodeError as error:
             return NotAccepted(problem=error)
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import typing as t
 
-from ..._accept.plan import Unaccepted
+from ..._accept.record import Unaccepted
 from ..._base.errors import NodeError
 from ..._base.gpu import Gpu, MigDevice, Process
 from ..._base.text.shown import counted

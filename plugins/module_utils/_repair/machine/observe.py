@@ -93,11 +93,7 @@ def observe(host: Host, settings: RepairSettings) -> RepairObservation:
     gpus = [_gpu(readings, address, pods.get(address, ())) for address in (*asked, *missing)]
     gpus += _absent_gpus(readings, gpus)
     fabric = observe_node.fabric(host, current_time)
-    resets = [
-        cases.gpus[gpu.uuid].reset_at if gpu.uuid in cases.gpus else 0.0
-        for gpu in gpus
-        if not gpu.replaced_by
-    ]
+    resets = [cases.reset_at(gpu.uuid) for gpu in gpus if not gpu.replaced_by]
     branch = int(driver.version.partition(".")[0])
     node = dataclasses.replace(
         observe_node.node(host, asked.values(), branch, fabric),
@@ -123,7 +119,7 @@ def _gpu(readings: _Readings, address: str, pods: t.Tuple[str, ...]) -> RepairGp
         present=address in readings.architectures,
         answer=asked.answer,
         signs=asked.signs,
-        xids=readings.log.logged.xids(address, since=case.reset_at if case else 0.0),
+        xids=readings.log.logged.xids(address, since=readings.cases.reset_at(uuid)),
         attempts=case.counted_attempts(readings.boot) if case else (),
         peers=None if peers is None else tuple(map(readings.uuid, peers)),
     )

@@ -15,8 +15,8 @@ from pathlib import Path
 from ansible.module_utils.common.arg_spec import ArgumentSpecValidator
 from ansible_collections.gpu.node.plugins.module_utils._accept import capability
 from ansible_collections.gpu.node.plugins.module_utils._accept.machine import (
+    accepted,
     load,
-    observe,
     processes,
     tools,
 )
@@ -84,7 +84,7 @@ def main(path: str, root: str, smi: str, asked: str, die_before: str) -> None:
     except NodeError as error:
         answer = {"failed": str(error), "changed": bool(completed), **error.details}
     with contextlib.suppress(NodeError), open_nvml() as nvml:
-        told = observe.unaccepted(node, nvml, nvml.gpus()[0])  # type: ignore[arg-type]
+        told = accepted.unaccepted_of(node, nvml.gpus()[0])  # type: ignore[arg-type]
         answer["unaccepted"] = told._asdict()
     print(json.dumps(answer, default=str), flush=True)
 

@@ -15,11 +15,11 @@ from ansible_collections.gpu.node.plugins.module_utils._accept.answers import (
     Answers,
     parse_answers,
 )
+from ansible_collections.gpu.node.plugins.module_utils._accept.result import GpuResult
 from ansible_collections.gpu.node.plugins.module_utils._accept.tools.findings import ToolResult
 from ansible_collections.gpu.node.plugins.module_utils._accept.verdict import (
     FIGURES,
     TOOL_FIGURES,
-    GpuResult,
     LoadOutcome,
     ProcessAnswers,
     accessible_pairs,

@@ -22,7 +22,7 @@ from ansible_collections.gpu.node.plugins.module_utils._accept.record import (
     reason_to_test,
     standing_faults,
 )
-from ansible_collections.gpu.node.plugins.module_utils._accept.verdict import GpuResult
+from ansible_collections.gpu.node.plugins.module_utils._accept.result import GpuResult
 from ansible_collections.gpu.node.plugins.module_utils._base.errors import NodeError
 from hypothesis import given
 from hypothesis import strategies as st

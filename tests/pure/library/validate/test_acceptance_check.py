@@ -5,8 +5,12 @@
 
 from __future__ import annotations
 
-from ansible_collections.gpu.node.plugins.module_utils._accept.plan import Unaccepted, unaccepted
-from ansible_collections.gpu.node.plugins.module_utils._accept.record import Acceptance, Identity
+from ansible_collections.gpu.node.plugins.module_utils._accept.record import (
+    Acceptance,
+    Identity,
+    Unaccepted,
+    unaccepted,
+)
 from ansible_collections.gpu.node.plugins.module_utils._base.errors import NodeError
 from ansible_collections.gpu.node.plugins.module_utils._checks.validate.gpus import (
     NotAccepted,
