@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import typing as t
 
+from ..._base.errors import NodeError
 from ..._base.gpu import NvmlError
 from ..._machine.host import Host
 from ..._machine.nvml.real import open_nvml
@@ -73,6 +74,12 @@ def faults_since(host: Host, began: float) -> t.Dict[str, t.Tuple[str, ...]]:
         NodeError: if the GPUs can't be asked.
     """
     seen = observe_signs(host, RepairSettings(window=max(0.0, read_clock() - began)))
+    if seen.problem:
+        raise NodeError(
+            "the GPUs can't be asked after their test",
+            cause=seen.problem,
+            hint="see the kernel's log, bring up the driver, and run again",
+        )
     verdicts = (judge_gpu(seen.node, gpu.signs) for gpu in seen.gpus)
     reasons = {
         verdict.uuid: tuple(reason.text for reason in verdict.reasons if reason.action.acts)
