@@ -5,22 +5,18 @@
 
 from __future__ import annotations
 
-import contextlib
-import time
 import typing as t
 
-from .._base.errors import NodeError, checked_timeout
-from .._base.services import mig
 from .._base.steps import Plan, Step
 from .._machine.host import Host
 from .._machine.limited import Programs
 from .._machine.own_files import OwnFiles
 from .._node.machine.facts import BOOT_ID
-from .._node.users.busy import FAIL, SKIP, WAIT, Busy
-from .._node.users.machine.services import Services
+from .._node.users.busy import FAIL, SKIP
 from .._repair.machine.cases import read_clock
 from .._repair.reset import machine as reset_machine
-from .._repair.reset.plan import END_SERVER, chosen_gpus
+from .._repair.reset.machine import IdleGpus
+from .._repair.reset.plan import END_SERVER, chosen_gpus, end_servers
 from .._repair.reset.state import ResetGpu
 from . import plan
 from .machine import observe, processes
@@ -37,9 +33,6 @@ from .verdict import (
     judge,
 )
 
-POLL_SECONDS = 1.0
-AGAIN = "see the kernel's log, bring up the driver, and run again"
-
 
 class AcceptCapability:
     """Tests GPUs under load while nobody has them, and records which were accepted."""
@@ -49,44 +42,26 @@ class AcceptCapability:
     def __init__(self, host: Host, params: t.Mapping[str, t.Any], *, check_mode: bool) -> None:
         self._host, self._params, self._check_mode = host, params, check_mode
         self._options = plan.parse_options(params)
-        self._services = Services(host, params["stop_services"])
-        checked_timeout(params["lock_timeout"])
-        seconds = checked_timeout(params["wait_timeout"], "wait_timeout")
-        waits = params["on_busy"] == WAIT and not check_mode
-        self._deadline = time.monotonic() + seconds if waits else 0.0
-        self._waited = params["wait_timeout"] if waits else None
-        self._stack = contextlib.ExitStack()
-        self._locked = check_mode
+        self._idle = IdleGpus(host, params, self.name, "tested", check_mode=check_mode)
+        self._services = self._idle.services
         self._results: t.Dict[str, GpuResult] = {}
-        self._advice = ""
         self._state = AcceptState()
 
     # --- observe ---
 
     def observe(self) -> AcceptState:
         """Read the GPUs, the record, and the users of those to test; the lock is held from the first look on."""
-        if not self._locked:
-            lock = self._host.lock(mig.LOCK, timeout=self._params["lock_timeout"])
-            self._stack.enter_context(lock)
-            self._locked = True
+        self._idle.lock()
         while True:
-            with self._restarting():
-                self._state = state = observe.observe(self._host)
+            with self._idle.restarting():
+                state = observe.observe(self._host)
                 due = self._due(state)
                 self._state = state = self._with_users(state, due) if due else state
-            if time.monotonic() >= self._deadline or not any(gpu.users for gpu in self._due(state)):
+            if not self._idle.waits(state.node):
                 return state
-            time.sleep(POLL_SECONDS)
 
     def _with_users(self, state: AcceptState, gpus: t.Sequence[ResetGpu]) -> AcceptState:
-        asks = self._params["on_allocated"] != "ignore"
-        node, self._advice = reset_machine.with_users(
-            self._host, state.node, gpus, self._services.stops, asks_for_pods=asks
-        )
-        return state._replace(node=node)
-
-    def _restarting(self) -> t.ContextManager[None]:
-        return self._services.started_on_error(enabled=not self._check_mode)
+        return state._replace(node=self._idle.with_users(state.node, gpus))
 
     def _due(self, state: AcceptState) -> t.List[ResetGpu]:
         """Return the GPUs that are to be tested still.
@@ -94,8 +69,6 @@ class AcceptCapability:
         Raises:
             NodeError: if the GPUs are not known.
         """
-        if state.node.problem:
-            raise NodeError("the GPUs can't be asked", cause=state.node.problem, hint=AGAIN)
         chosen = chosen_gpus(state.node, self._params["gpus"])
         return plan.due_gpus(state, chosen, self._options, self._results)
 
@@ -103,30 +76,12 @@ class AcceptCapability:
 
     def plan(self, state: AcceptState) -> Plan:
         """Plan the test of all GPUs that are due; refuse it, or leave GPUs out, where somebody has them."""
-        with self._restarting():
+        with self._idle.restarting():
             due = self._due(state)
             held = [gpu for gpu in due if gpu.users]
-            warnings = []
-            if held:
-                self._services.check()
-                try:
-                    plan.refuse_used(held, self._advice, self._waited)
-                except Busy as error:
-                    if self._params["on_busy"] != SKIP and not self._check_mode:
-                        raise
-                    outcome = {FAIL: "would be refused", WAIT: "would wait", SKIP: "left out"}
-                    warnings.append(f"accept: {outcome[self._params['on_busy']]}: {error}")
-            skips = self._params["on_busy"] == SKIP
-            gpus = [gpu for gpu in due if not (skips and gpu.users)]
-            steps = [
-                Step(
-                    END_SERVER,
-                    f"{gpu}: end the MPS server {server.pid}, which has no clients",
-                    {"gpu": gpu.uuid, **server._asdict()},
-                )
-                for gpu in gpus
-                for server in gpu.servers
-            ]
+            warnings = self._idle.judge_used(held)
+            gpus = [gpu for gpu in due if not gpu.users or self._params["on_busy"] != SKIP]
+            steps = end_servers(gpus)
             steps += [plan.test_step(gpus, self._options)] if gpus else []
             before = {str(gpu): plan.reason(state, gpu, self._options) or "accepted" for gpu in due}
             blocked_by = tuple(dict.fromkeys(user for gpu in held for user in gpu.users))
@@ -145,7 +100,7 @@ class AcceptCapability:
     def apply(self, step: Step) -> None:
         """Carry out a step; where it fails, what made way is brought back before that is told."""
         gpus = {gpu.uuid: gpu for gpu in self._state.node.gpus}
-        with self._restarting():
+        with self._idle.restarting():
             if step.action == END_SERVER:
                 reset_machine.end_server(self._host, gpus[step.params["gpu"]], step)
             elif not self._services.apply(step):
@@ -155,7 +110,7 @@ class AcceptCapability:
         """Test idle GPUs, and write their results down."""
         # Somebody may have one of them by now, though all that was known makes way.
         state = self._with_users(self._state, list(gpus.values()))
-        plan.refuse_used([gpu for gpu in state.node.gpus if gpu.uuid in gpus], self._advice, None)
+        self._idle.refuse_used([gpu for gpu in state.node.gpus if gpu.uuid in gpus])
         host, began = self._host, read_clock()
         boot = (host.read(BOOT_ID) or "").strip()
         identities = {uuid: state.identities.get(uuid, Identity()) for uuid in gpus}

@@ -12,7 +12,6 @@ import typing as t
 from .._base.errors import InputError, NodeError
 from .._base.gpu import COMPUTE, COMPUTE_MODES, PROHIBITED
 from .._base.steps import IDLE_GPU, Step
-from .._node.users.busy import DRAIN, refuse_if_busy
 from .._repair.case import RepairCases
 from .._repair.reset.state import ResetGpu, ResetState
 from .._repair.signs import Answer
@@ -155,20 +154,6 @@ def due_gpus(
         and not refusal(gpu)
         and (options.always or reason(state, gpu, options))
     ]
-
-
-def refuse_used(gpus: t.Sequence[ResetGpu], advice: str, waited: t.Optional[int]) -> None:
-    """Refuse to test GPUs that somebody has.
-
-    Raises:
-        Busy: if one has users, which it names.
-    """
-    held = [gpu for gpu in gpus if gpu.users]
-    after = "" if waited is None else f"after {waited} s "
-    users = [user for gpu in held for user in gpu.users]
-    refuse_if_busy(
-        f"{after}{', '.join(map(str, held))} can't be tested", users, hint=advice or DRAIN
-    )
 
 
 def test_step(gpus: t.Sequence[ResetGpu], options: AcceptOptions) -> Step:

@@ -17,6 +17,7 @@ from ..._repair.machine.cases import CaseFile, read_clock
 from ..._repair.machine.observe import RepairSettings
 from ..._repair.machine.observe import observe as observe_signs
 from ..._repair.reset import machine as reset_machine
+from ..._repair.reset.plan import AGAIN
 from ..._repair.reset.state import ResetState
 from ..._repair.verdict import judge_gpu
 from ..plan import AcceptState, parse_cpus
@@ -78,7 +79,7 @@ def faults_since(host: Host, began: float) -> t.Dict[str, t.Tuple[str, ...]]:
         raise NodeError(
             "the GPUs can't be asked after their test",
             cause=seen.problem,
-            hint="see the kernel's log, bring up the driver, and run again",
+            hint=AGAIN,
         )
     verdicts = (judge_gpu(seen.node, gpu.signs) for gpu in seen.gpus)
     reasons = {

@@ -6,10 +6,13 @@
 from __future__ import annotations
 
 import contextlib
+import time
 import typing as t
 
 from ..._base.dra.names import UNIT as DRA_UNIT
+from ..._base.errors import checked_timeout
 from ..._base.gpu import PERSISTENCE, NvmlError, Process, SettingsTold, architecture
+from ..._base.services import mig
 from ..._base.services.driver import FABRIC_SERVICE
 from ..._base.services.mps import SERVER, idle_servers
 from ..._base.steps import Step
@@ -22,17 +25,22 @@ from ..._machine.nvml.within import within
 from ..._machine.units import properties
 from ..._node.machine import facts, mps
 from ..._node.users.allocated import Allocation, Devices, places
+from ..._node.users.busy import FAIL, SKIP, WAIT, Busy
 from ..._node.users.holders import OURS, advice
 from ..._node.users.machine import allocated
+from ..._node.users.machine.services import Services
 from ..._node.users.machine.users import MAJOR, gpu_users, user_of
 from ..._node.users.users import KERNELS, User
 from ..machine import observe_node, observe_nvml
 from ..machine.observe_nvml import HUNG, NvmlAnswer
 from ..signs import Answer, GpuSigns, connected_gpus
+from . import plan
 from .state import NOTHING_TOLD, IdleServer, ResetGpu, ResetState
 
 ADVERTISING = (OURS, DRA_UNIT, "gpu-node-labels.service")  # each opens the GPUs
 ACTIVE = ("active", "activating", "reloading")
+POLL_SECONDS = 1.0
+OUTCOMES = {FAIL: "would be refused", WAIT: "would wait", SKIP: "left out"}
 NO_DRIVER = "no driver is loaded that has a GPU"
 
 
@@ -161,32 +169,93 @@ def users(
     return result
 
 
-def with_users(
-    host: Host,
-    state: ResetState,
-    gpus: t.Sequence[ResetGpu],
-    makes_way: t.Callable[[User], bool],
-    *,
-    asks_for_pods: bool,
-) -> t.Tuple[ResetState, str]:
-    """Return a state with the users of some of its GPUs, and how these are stopped.
+class IdleGpus:
+    """Takes GPUs from nobody for a change: who has them is known, and services that hold them make way and come back.
 
-    Raises:
-        NodeError: if the users are not known.
+    Attributes:
+        services: The services.
+        advice: How the users of the GPUs that were looked at last are stopped.
     """
-    allocations = allocated.observe(host) if asks_for_pods else ()
-    users_by_gpu = users(host, gpus, state.gpus, allocations, makes_way)
-    ways = advice(
-        [process for row in users_by_gpu.values() for process in row.processes],
-        [pod for row in users_by_gpu.values() for pod in row.pods],
-    )
-    known = (
-        gpu._replace(users=users_by_gpu[gpu.uuid].texts, servers=users_by_gpu[gpu.uuid].servers)
-        if gpu.uuid in users_by_gpu
-        else gpu
-        for gpu in state.gpus
-    )
-    return state._replace(gpus=tuple(known)), ways
+
+    def __init__(
+        self, host: Host, params: t.Mapping[str, t.Any], name: str, change: str, *, check_mode: bool
+    ) -> None:
+        """Check the options that modules with idle GPUs have. ``change`` is what becomes of GPUs, such as ``reset``."""
+        self._host, self._params, self._check_mode = host, params, check_mode
+        self._name, self._change = name, change
+        self.services = Services(host, params["stop_services"])
+        checked_timeout(params["lock_timeout"])
+        seconds = checked_timeout(params["wait_timeout"], "wait_timeout")
+        waits = params["on_busy"] == WAIT and not check_mode
+        self._deadline = time.monotonic() + seconds if waits else 0.0
+        self._waited = params["wait_timeout"] if waits else None
+        self._stack = contextlib.ExitStack()
+        self._locked = check_mode
+        self.advice = ""
+
+    def lock(self) -> None:
+        """Hold the lock of whatever changes GPUs, from the first call on until the process ends."""
+        if not self._locked:
+            lock = self._host.lock(mig.LOCK, timeout=self._params["lock_timeout"])
+            self._stack.enter_context(lock)
+            self._locked = True
+
+    def restarting(self) -> t.ContextManager[None]:
+        """Start the services again before an error of a with statement."""
+        return self.services.started_on_error(enabled=not self._check_mode)
+
+    def waits(self, state: ResetState) -> bool:
+        """Return whether to look again, after a while: GPUs are in use, and there is time left."""
+        if time.monotonic() >= self._deadline or not any(gpu.users for gpu in state.gpus):
+            return False
+        time.sleep(POLL_SECONDS)
+        return True
+
+    def with_users(self, state: ResetState, gpus: t.Sequence[ResetGpu]) -> ResetState:
+        """Return a state with the users of some of its GPUs.
+
+        Raises:
+            NodeError: if the users are not known.
+        """
+        asks = self._params["on_allocated"] != "ignore"
+        allocations = allocated.observe(self._host) if asks else ()
+        users_by_gpu = users(self._host, gpus, state.gpus, allocations, self.services.stops)
+        self.advice = advice(
+            [process for row in users_by_gpu.values() for process in row.processes],
+            [pod for row in users_by_gpu.values() for pod in row.pods],
+        )
+        known = (
+            gpu._replace(users=users_by_gpu[gpu.uuid].texts, servers=users_by_gpu[gpu.uuid].servers)
+            if gpu.uuid in users_by_gpu
+            else gpu
+            for gpu in state.gpus
+        )
+        return state._replace(gpus=tuple(known))
+
+    def refuse_used(self, gpus: t.Sequence[ResetGpu]) -> None:
+        """Refuse GPUs that somebody has by now.
+
+        Raises:
+            Busy: if one has users, which it names.
+        """
+        plan.refuse_used(gpus, self._change, self.advice, None)
+
+    def judge_used(self, gpus: t.Sequence[ResetGpu]) -> t.List[str]:
+        """Return a warning of GPUs in use: in check mode what a run would do, or that they are left out.
+
+        Raises:
+            Busy: if a run is refused for now.
+        """
+        if not any(gpu.users for gpu in gpus):
+            return []
+        self.services.check()
+        try:
+            plan.refuse_used(gpus, self._change, self.advice, self._waited)
+        except Busy as error:
+            if self._params["on_busy"] != SKIP and not self._check_mode:
+                raise
+            return [f"{self._name}: {OUTCOMES[self._params['on_busy']]}: {error}"]
+        return []
 
 
 def is_on(allocation: Allocation, gpu: ResetGpu, every: t.Iterable[ResetGpu]) -> bool:

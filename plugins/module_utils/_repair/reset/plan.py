@@ -22,6 +22,7 @@ RESET, END_SERVER = "reset_gpu", "end_mps_server"
 NVLINK5 = 5
 BUS_RESET = 6  # NVML's recovery action
 NO_XIDS = Table(None, {})
+AGAIN = "see the kernel's log, bring up the driver, and run again"
 REPLACE = "replace the GPU; what a reset brings back may not last"
 
 
@@ -36,8 +37,11 @@ def chosen_gpus(state: ResetState, names: t.Sequence[str]) -> t.Tuple[ResetGpu, 
     """Return the GPUs of the names.
 
     Raises:
+        NodeError: if the GPUs are not known.
         InputError: if the node does not have one.
     """
+    if state.problem:
+        raise NodeError("the GPUs can't be asked", cause=state.problem, hint=AGAIN)
     if not names:
         raise InputError.of("gpus", list(names), "at least one GPU, or all")
     by_index = {gpu.number: gpu for gpu in state.gpus if gpu.number is not None}
@@ -171,23 +175,39 @@ def _companions(state: ResetState, gpu: ResetGpu) -> t.List[ResetGpu]:
     return [member for member in state.gpus if state.node.nvswitch or member.uuid in peers]
 
 
-def refuse_used(gpus: t.Sequence[ResetGpu], advice: str, waited: t.Optional[int]) -> None:
-    """Raise Busy where anybody has one of these GPUs; it names them."""
+def refuse_used(
+    gpus: t.Sequence[ResetGpu], change: str, advice: str, waited: t.Optional[int]
+) -> None:
+    """Refuse a change of GPUs that somebody has, such as ``reset``.
+
+    Raises:
+        Busy: if one has users, which it names.
+    """
     held = [gpu for gpu in gpus if gpu.users]
     after = "" if waited is None else f"after {waited} s "
     users = [user for gpu in held for user in gpu.users]
-    problem = f"{after}{', '.join(map(str, held))} can't be reset"
+    problem = f"{after}{', '.join(map(str, held))} can't be {change}"
     refuse_if_busy(problem, users, hint=advice or DRAIN)
+
+
+def end_servers(gpus: t.Iterable[ResetGpu]) -> t.List[Step]:
+    """Return what ends the MPS servers of GPUs, which have no clients."""
+    return [
+        Step(
+            END_SERVER,
+            f"{gpu}: end the MPS server {server.pid}, which has no clients",
+            {"gpu": gpu.uuid, **server._asdict()},
+        )
+        for gpu in gpus
+        for server in gpu.servers
+    ]
 
 
 def steps(groups: t.Sequence[ResetGroup]) -> t.List[Step]:
     """Return what resets these GPUs."""
     result = []
     for group in groups:
-        for gpu in group.gpus:
-            for server in gpu.servers:
-                summary = f"{gpu}: end the MPS server {server.pid}, which has no clients"
-                result.append(Step(END_SERVER, summary, {"gpu": gpu.uuid, **server._asdict()}))
+        result += end_servers(group.gpus)
         names = ", ".join(map(str, group.gpus))
         switches = ", with the NVSwitches" if group.whole else ""
         params = {"gpus": [gpu.uuid for gpu in group.gpus], "whole": group.whole}
