@@ -116,7 +116,7 @@ def reason_to_test(
     repaired_at: float,
     current_time: float,
     valid_days: int = 0,
-    floors: t.Mapping[str, float] = {},
+    floors: t.Mapping[str, float],
     required: RequiredLevel = ANY_LEVEL,
 ) -> str:
     """Return why a GPU has to be tested, empty if it was accepted as it is.
@@ -186,6 +186,7 @@ def unaccepted(
             identity,
             repaired_at=cases.reset_at(uuid),
             current_time=current_time,
+            floors={},
         )
         if acceptance is not None and acceptance.faults:
             faulty.append(f"GPU {uuid}: {'; '.join(acceptance.faults)}")
