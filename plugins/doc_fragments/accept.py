@@ -25,8 +25,9 @@ options:
         serial number, or slot than when it passed, that was repaired since, or whose pass is older than O(valid_for).
         Any other is left alone, so that a second run changes nothing.
       - V(always) tests each of O(gpus), in each run. This is not idempotent.
+      - V(never) tests none, so that only the gate is checked.
     type: str
-    choices: [when_needed, always]
+    choices: [when_needed, always, never]
     default: when_needed
   duration:
     description:
@@ -99,4 +100,23 @@ options:
     elements: str
     default: []
   lock_timeout: {description: Seconds to wait for another run on the same node., type: int, default: 60}
+  gate:
+    description:
+      - Whether the node has a gate. With V(true), GPUs get no work that were not accepted as they are, also after a
+        boot, from the device plugin, the DRA driver, and whatever asks C(gpu-plugin gate).
+      - On a node whose GPUs are in use when it is switched on, it counts from the next boot. Until then, it holds only
+        GPUs with faults.
+      - V(false) removes it. Without this option, it stays as it is, and is checked once the test is done.
+    type: bool
+  scope:
+    description: Whether the gate holds a GPU that was not accepted alone, or the whole node with it.
+    type: str
+    choices: [gpu, node]
+    default: gpu
+  override:
+    description:
+      - Why the GPUs are let in that the gate holds. It is recorded, and stays until they have passed.
+      - At most 500 characters, in one line.
+    type: str
+    default: ""
 """

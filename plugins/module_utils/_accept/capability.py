@@ -5,12 +5,14 @@
 
 from __future__ import annotations
 
+import dataclasses
 import typing as t
 
 from .._base.steps import Plan, Step
 from .._machine.host import Host
 from .._machine.limited import Programs
 from .._machine.own_files import OwnFiles
+from .._node.gate import Gate
 from .._node.machine.facts import BOOT_ID
 from .._node.users.busy import FAIL, SKIP
 from .._repair.machine.cases import read_clock
@@ -19,7 +21,9 @@ from .._repair.reset.machine import IdleGpus
 from .._repair.reset.plan import END_SERVER, chosen_gpus, end_servers
 from .._repair.reset.state import ResetGpu
 from . import plan
+from .gate import GateConfig
 from .machine import observe, processes
+from .machine.switch import FILES, GateSwitch
 from .machine.tools import ToolProcesses
 from .plan import AcceptState
 from .record import PATH, STARTED, Acceptance, Identity, standing_faults
@@ -46,6 +50,15 @@ class AcceptCapability:
         self._services = self._idle.services
         self._results: t.Dict[str, GpuResult] = {}
         self._state = AcceptState()
+        options = self._options
+        self._gate = GateSwitch(
+            host,
+            GateConfig(params["scope"], options.valid_days, options.floors, options.required),
+            on=params["gate"],
+            override=params["override"],
+            unit=options.tests,
+        )
+        self._gate_after: t.Optional[Gate] = None
 
     # --- observe ---
 
@@ -54,7 +67,7 @@ class AcceptCapability:
         self._idle.lock()
         while True:
             with self._idle.restarting():
-                state = observe.observe(self._host)
+                state = observe.observe(self._host)._replace(gate=self._gate.observe())
                 due = self._due(state)
                 self._state = state = self._with_users(state, due) if due else state
             if not self._idle.waits(state.node):
@@ -69,6 +82,8 @@ class AcceptCapability:
         Raises:
             NodeError: if the GPUs are not known.
         """
+        if not self._options.tests:
+            return []
         chosen = chosen_gpus(state.node, self._params["gpus"])
         return plan.due_gpus(state, chosen, self._options, self._results)
 
@@ -93,7 +108,20 @@ class AcceptCapability:
                 refused=bool(held) and self._params["on_busy"] == FAIL,
                 warnings=tuple(warnings),
             )
-            return self._services.around(planned, state.node.ours)
+            planned = self._services.around(planned, state.node.ours)
+        gate_steps = self._plan_gate(state)
+        return dataclasses.replace(planned, steps=(*gate_steps, *planned.steps))
+
+    def _plan_gate(self, state: AcceptState) -> t.List[Step]:
+        """Return the steps of the gate, which holds before the first test what is not accepted."""
+
+        def in_use() -> bool:
+            gpus = state.node.gpus
+            return bool(gpus) and any(gpu.users for gpu in self._with_users(state, gpus).node.gpus)
+
+        gate = self._gate.gate(state.gate, in_use=in_use) if state.gate else None
+        self._gate_after = gate
+        return self._gate.steps(state.gate, gate, check_mode=self._check_mode)
 
     # --- apply ---
 
@@ -103,7 +131,7 @@ class AcceptCapability:
         with self._idle.restarting():
             if step.action == END_SERVER:
                 reset_machine.end_server(self._host, gpus[step.params["gpu"]], step)
-            elif not self._services.apply(step):
+            elif not self._gate.apply(step) and not self._services.apply(step):
                 self._test({uuid: gpus[uuid] for uuid in step.params["gpus"]})
 
     def _test(self, gpus: t.Mapping[str, ResetGpu]) -> None:
@@ -124,6 +152,7 @@ class AcceptCapability:
                 for uuid, identity in identities.items()
             },
         )
+        self._gate.check()
         outcomes = self._load(gpus)
         self._add_faults(outcomes, began)
         if self._options.level == STANDARD:
@@ -140,6 +169,7 @@ class AcceptCapability:
                 if uuid in gpus
             },
         )
+        self._gate.check()
 
     def _load(self, gpus: t.Mapping[str, ResetGpu]) -> t.Dict[str, LoadOutcome]:
         """Test GPUs under load, and return what is known of each."""
@@ -198,15 +228,21 @@ class AcceptCapability:
         Raises:
             NodeError: if a GPU is not accepted, unless that was only asked for.
         """
+        gate = self._gate_after
+        answer = {"gate": self._gate.describe(gate), "refused": planned.refused}
+        if not self._options.tests:
+            return {"accepted": gate is None or gate.is_open, "gpus": [], **answer}
         chosen = chosen_gpus(state.node, self._params["gpus"])
         rows = [
             plan.describe(state, gpu, self._options, self._results.get(gpu.uuid)) for gpu in chosen
         ]
         if self._params["fail"] and not self._check_mode:
-            plan.refuse_unaccepted(rows, untested=self._params["on_busy"] != SKIP)
+            let_in = gate.override.gpus if gate and gate.override else ()
+            counted = [row for row in rows if row["uuid"] not in let_in]
+            plan.refuse_unaccepted(counted, untested=self._params["on_busy"] != SKIP)
         accepted = all(row["verdict"] == PASSED for row in rows)
-        return {"accepted": accepted, "gpus": rows, "refused": planned.refused}
+        return {"accepted": accepted, "gpus": rows, **answer}
 
     def own(self, _state: AcceptState) -> OwnFiles:
         """Return what is root's alone."""
-        return OwnFiles(self._host, {PATH: 0o600})
+        return OwnFiles(self._host, {PATH: 0o600, **FILES})

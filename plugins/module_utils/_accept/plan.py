@@ -15,12 +15,13 @@ from .._base.steps import IDLE_GPU, Step
 from .._repair.case import RepairCases
 from .._repair.reset.state import ResetGpu, ResetState
 from .._repair.signs import Answer
+from .gate import GateState
 from .record import Identity, Record, RequiredLevel, reason_to_test
 from .result import DCGMI, PASSED, QUICK, STANDARD, TOOLS, UNTESTED, GpuResult
 from .verdict import FIGURES, TOOL_FIGURES
 
 TEST = "test_gpus"
-ALWAYS = "always"
+ALWAYS, NEVER = "always", "never"
 LOAD_TEST = "load test"
 MIG = "it is in MIG mode, and whole GPUs are tested: make a layout without MIG devices first"
 CLOSED = "its compute mode keeps every process out: set compute_mode to default first"
@@ -35,6 +36,7 @@ class AcceptState(t.NamedTuple):
     record: Record = {}
     cases: RepairCases = RepairCases()
     current_time: float = 0.0
+    gate: t.Optional[GateState] = None
 
 
 class AcceptOptions(t.NamedTuple):
@@ -48,6 +50,7 @@ class AcceptOptions(t.NamedTuple):
         level: How much to test.
         dcgm_level: The level of dcgmi diag.
         tools: The paths of tools by their names, empty for a tool that is left out.
+        tests: Whether anything is tested.
     """
 
     floors: t.Mapping[str, float] = {}
@@ -57,6 +60,7 @@ class AcceptOptions(t.NamedTuple):
     level: str = QUICK
     dcgm_level: int = 2
     tools: t.Mapping[str, str] = {}
+    tests: bool = True
 
     @property
     def required(self) -> RequiredLevel:
@@ -102,6 +106,7 @@ def parse_options(params: t.Mapping[str, t.Any]) -> AcceptOptions:
         level,
         int(params["dcgm_level"]),
         tools,
+        params["test"] != NEVER,
     )
     if level == STANDARD and not options.required.tools:
         raise InputError.of("tools", tools, "a tool that is not left out, at level standard")

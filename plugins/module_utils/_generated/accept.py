@@ -10,7 +10,11 @@ import typing as t
 SPEC: t.Dict[str, t.Any] = {
     "argument_spec": {
         "gpus": {"type": "list", "elements": "str", "default": ["all"]},
-        "test": {"type": "str", "choices": ["when_needed", "always"], "default": "when_needed"},
+        "test": {
+            "type": "str",
+            "choices": ["when_needed", "always", "never"],
+            "default": "when_needed",
+        },
         "duration": {"type": "int", "default": 10},
         "level": {"type": "str", "choices": ["quick", "standard"], "default": "quick"},
         "tools": {"type": "dict", "default": {}},
@@ -23,5 +27,8 @@ SPEC: t.Dict[str, t.Any] = {
         "on_allocated": {"type": "str", "choices": ["refuse", "ignore"], "default": "refuse"},
         "stop_services": {"type": "list", "elements": "str", "default": []},
         "lock_timeout": {"type": "int", "default": 60},
+        "gate": {"type": "bool"},
+        "scope": {"type": "str", "choices": ["gpu", "node"], "default": "gpu"},
+        "override": {"type": "str", "default": ""},
     },
 }

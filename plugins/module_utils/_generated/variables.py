@@ -11,7 +11,8 @@ import typing as t
 # whole.part is an option of an option.
 NAMED: t.Mapping[str, t.Mapping[str, str]] = {
     "accept": {
-        "accept_": "gpus test duration level tools dcgm_level valid_for floors fail on_busy wait_timeout lock_timeout",
+        "accept_": "gpus test duration level tools dcgm_level valid_for floors fail on_busy wait_timeout lock_timeout "
+        "scope override",
         "gpu_nodes_": "on_allocated stop_services",
     },
     "bundle": {

@@ -21,8 +21,13 @@ CASES = "/var/lib/gpu-node/repair.json"  # of gpu.node.repair
 TRUSTED = {PATH: 0o644, CASES: 0o600}
 VERSION = 1
 MOST_GPUS = 128
-OPERATOR, REPAIR = "operator", "repair"
-WORDS: t.Mapping[str, str] = {OPERATOR: "an operator", REPAIR: "gpu.node.repair"}
+OPERATOR, REPAIR, GATE = "operator", "repair", "gate"
+# A gate has a file of its own; see gate.py.
+WORDS: t.Mapping[str, str] = {
+    OPERATOR: "an operator",
+    REPAIR: "gpu.node.repair",
+    GATE: "the gate of gpu.node.accept",
+}
 DAMAGED = (
     "restore it from a backup, or move it away and run gpu.node.quarantine again for the GPUs to set aside; until "
     "then the services keep to what they read last, which `gpu-plugin status` shows"
@@ -185,7 +190,7 @@ def _data(entry: Quarantined, fields: t.Sequence[str]) -> t.Dict[str, t.Any]:
 
 def _read(name: str, data: object, fields: t.Sequence[str]) -> Quarantined:
     row = strict.keys(name, data, *fields)
-    if row["by"] not in list(WORDS):
+    if row["by"] not in (OPERATOR, REPAIR):
         raise ValueError(f"{name}.by: {shown(row['by'])} is not known")
     if not row["reason"]:
         raise ValueError(f"{name}.reason: expected why it is set aside")

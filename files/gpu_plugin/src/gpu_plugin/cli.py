@@ -36,6 +36,7 @@ def _parser() -> argparse.ArgumentParser:
             _health_options,
             _health,
         ),
+        ("gate", "show which GPUs were not accepted and get no work", _gate_options, _gate),
         ("pods", "show which pods have which devices", _pods_options, _pods),
         ("probe", "check that the plugin is alive, for a pod's probes", _probe_options, _probe),
         ("mig", "apply the MIG layout that was written down (at boot)", _mig_options, _mig),
@@ -112,6 +113,13 @@ def _health_options(health: argparse.ArgumentParser) -> None:
     )
     clear.add_argument("gpu", metavar="GPU", help="its index or UUID")
     _seconds(clear, "--timeout", PATIENCE, "how long the device plugin may take")
+
+
+def _gate_options(gate: argparse.ArgumentParser) -> None:
+    gate.add_argument("--json", action="store_true", help="as JSON")
+    gate.set_defaults(check=False)
+    text = "compare the GPUs with the record of their tests first (root only)"
+    gate.add_subparsers(metavar="check").add_parser("check", help=text).set_defaults(check=True)
 
 
 def _probe_options(probe: argparse.ArgumentParser) -> None:
@@ -270,6 +278,12 @@ def _health(options: argparse.Namespace) -> int:
     if options.gpu is not None:
         return faults.clear(options.gpu, options.status_file, options.timeout)
     return faults.show(options.status_file, as_json=options.json)
+
+
+def _gate(options: argparse.Namespace) -> int:
+    from .boot import gate  # as above
+
+    return gate.check() if options.check else gate.show(as_json=options.json)
 
 
 def _pods(options: argparse.Namespace) -> int:

@@ -25,8 +25,11 @@ from ansible_collections.gpu.node.plugins.module_utils._accept.tools.findings im
 from ansible_collections.gpu.node.plugins.module_utils._base.errors import NodeError
 from ansible_collections.gpu.node.plugins.module_utils._base.steps import Step
 from ansible_collections.gpu.node.plugins.module_utils._generated.accept import SPEC
+from ansible_collections.gpu.node.plugins.module_utils._machine.host import Completed
 from ansible_collections.gpu.node.plugins.module_utils._machine.nvml.real import open_nvml
 from ansible_collections.gpu.node.plugins.module_utils._machine.run import _converge
+from ansible_collections.gpu.node.plugins.module_utils._node.gate import PATH as GATE
+from ansible_collections.gpu.node.plugins.module_utils._node.gate import UNIT
 
 from tests.fakes.accept import recorded
 from tests.machine.library.repair.reset.scene import Node, Scene
@@ -55,10 +58,24 @@ class AcceptNode(Node):
     def environment(self) -> dict[str, str]:
         return dict(os.environ)
 
+    def _answer(self, words: tuple[str, ...], **how: t.Any) -> Completed:
+        if UNIT not in words and words[1:] != ("daemon-reload",):
+            return super()._answer(words, **how)
+        if words[1] == "show":
+            state = "enabled" if f"enable {UNIT}" in self.log else "disabled"
+            return Completed(0, f"Id={UNIT}\nActiveState=inactive\nUnitFileState={state}\n", "")
+        self._note(" ".join(words[1:]))
+        return Completed(0, "", "")
+
     def write(self, path: str, text: str, **how: t.Any) -> str | None:
         if self._die_before == path and '"started"' not in text:
             os.kill(os.getpid(), signal.SIGKILL)
         return super().write(path, text, **how)
+
+    def remove(self, path: str) -> bool:
+        if self._die_before == path:
+            os.kill(os.getpid(), signal.SIGKILL)
+        return super().remove(path)
 
 
 def main(path: str, root: str, smi: str, asked: str, die_before: str) -> None:
@@ -128,6 +145,12 @@ class AcceptScene(Scene):
         lines = (folder / "environment").read_text().splitlines()
         environment = dict(line.partition("=")[::2] for line in lines)
         return (folder / "argv").read_text().splitlines(), environment
+
+    @property
+    def gate(self) -> dict[str, t.Any]:
+        """The file of the gate."""
+        gate: dict[str, t.Any] = json.loads(self["files"][GATE])
+        return gate
 
     @property
     def record(self) -> dict[str, t.Any]:

@@ -147,7 +147,7 @@ class GpuWatch:
         self._requests = Chore("health_clear", trouble, ClearRequests(folder).take)
         self.chores = (
             *(self._scan, self._connect, self._compare, self._exchanged),
-            *(self._hear, self._keep, self._requests, self._quarantine.chore),
+            *(self._hear, self._keep, self._requests, *self._quarantine.chores),
         )
         self._file.read(self._health, self._driver.load, self._driver.generation)
 

@@ -147,7 +147,8 @@ class Service(Process):
         self._follow()
         if self._quarantine.look():
             self._write_at = 0.0
-        self._settle("quarantine", self._quarantine.chore.error or "")
+        for chore in self._quarantine.chores:
+            self._settle(chore.name, chore.error or "")
         if moment >= self._read_at and self._in_force.known:
             self._look(moment)
         if self._settings.reads_node(self._config.gfd) and self._node_watch is None:

@@ -1,0 +1,1 @@
+../../../../../../plugins/module_utils/_node/gate.py
