@@ -21,8 +21,8 @@ options:
     description: The components of the bring-up that are still to come.
     type: list
     elements: str
-    choices: [host, driver, runtime, toolkit, mig, settings, cdi, device_plugin, labels, dcgm, validate]
-    default: [host, driver, runtime, toolkit, mig, settings, cdi, device_plugin, labels, dcgm, validate]
+    choices: [host, driver, runtime, toolkit, mig, settings, cdi, device_plugin, labels, dcgm, accept, validate]
+    default: [host, driver, runtime, toolkit, mig, settings, cdi, device_plugin, labels, dcgm, accept, validate]
   cloud_init_timeout:
     description:
       - How many seconds to wait for C(cloud-init) if it is at work on a node with GPUs. V(0) does not wait.
@@ -46,8 +46,8 @@ options:
     description: The components of the bring-up that are still to come.
     type: list
     elements: str
-    choices: [host, driver, runtime, toolkit, mig, settings, cdi, device_plugin, labels, dcgm, validate]
-    default: [host, driver, runtime, toolkit, mig, settings, cdi, device_plugin, labels, dcgm, validate]
+    choices: [host, driver, runtime, toolkit, mig, settings, cdi, device_plugin, labels, dcgm, accept, validate]
+    default: [host, driver, runtime, toolkit, mig, settings, cdi, device_plugin, labels, dcgm, accept, validate]
   cloud_init_timeout:
     description:
       - How many seconds to wait for C(cloud-init) if it is at work on a node with GPUs. V(0) does not wait.
@@ -68,7 +68,7 @@ options:
     description: Which of the components are planned. Left out, all that are wanted.
     type: list
     elements: str
-    choices: [environment, host, driver, toolkit, runtime, mig, settings, cdi, device_plugin, dcgm]
+    choices: [environment, host, driver, toolkit, runtime, mig, settings, cdi, device_plugin, dcgm, accept]
   validate:
     description:
       - Whether a node that needs no change is validated as M(gpu.node.validate) does, with the variables of the role

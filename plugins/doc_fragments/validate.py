@@ -46,7 +46,7 @@ options:
       - An empty list, or one with all of them, stands for the components that are set up on the node.
     type: list
     elements: str
-    choices: [host, driver, runtime, toolkit, mig, settings, cdi, device_plugin, labels, dcgm, validate]
+    choices: [host, driver, runtime, toolkit, mig, settings, cdi, device_plugin, labels, dcgm, accept, validate]
     default: []
   runtime:
     description:

@@ -82,10 +82,14 @@ class AcceptCapability:
         Raises:
             NodeError: if the GPUs are not known.
         """
-        if not self._options.tests:
+        if not self._tests(state):
             return []
         chosen = chosen_gpus(state.node, self._params["gpus"])
         return plan.due_gpus(state, chosen, self._options, self._results)
+
+    def _tests(self, state: AcceptState) -> bool:
+        """Return whether GPUs are to be tested; a check may come before the driver."""
+        return self._options.tests and not (self._check_mode and state.node.problem)
 
     # --- plan ---
 
@@ -109,8 +113,9 @@ class AcceptCapability:
                 warnings=tuple(warnings),
             )
             planned = self._services.around(planned, state.node.ours)
-        gate_steps = self._plan_gate(state)
-        return dataclasses.replace(planned, steps=(*gate_steps, *planned.steps))
+        later = state.node.problem if self._options.tests and not self._tests(state) else ""
+        steps = [*self._plan_gate(state), *planned.steps]
+        return dataclasses.replace(planned, steps=tuple(steps), later=later)
 
     def _plan_gate(self, state: AcceptState) -> t.List[Step]:
         """Return the steps of the gate, which holds before the first test what is not accepted."""
@@ -230,7 +235,7 @@ class AcceptCapability:
         """
         gate = self._gate_after
         answer = {"gate": self._gate.describe(gate), "refused": planned.refused}
-        if not self._options.tests:
+        if not self._tests(state):
             return {"accepted": gate is None or gate.is_open, "gpus": [], **answer}
         chosen = chosen_gpus(state.node, self._params["gpus"])
         rows = [

@@ -50,6 +50,8 @@ PARTS: t.Tuple[Part, ...] = (
     ),
     # Its packages follow the driver's version.
     Part("dcgm", "dcgm", ("dcgm",), ("driver",)),
+    # It tests what all others have made.
+    Part("accept", "accept", ("accept",), (ENVIRONMENT, "driver", "mig", "settings")),
 )
 BY_NAME: t.Mapping[str, Part] = {part.name: part for part in PARTS}
 # By what a user calls a component of the bring-up, its module.

@@ -30,6 +30,7 @@ SPEC: t.Dict[str, t.Any] = {
                 "cdi",
                 "device_plugin",
                 "dcgm",
+                "accept",
             ],
         },
         "validate": {"type": "bool", "default": False},

@@ -24,6 +24,7 @@ SPEC: t.Dict[str, t.Any] = {
                 "device_plugin",
                 "labels",
                 "dcgm",
+                "accept",
                 "validate",
             ],
             "default": [
@@ -37,6 +38,7 @@ SPEC: t.Dict[str, t.Any] = {
                 "device_plugin",
                 "labels",
                 "dcgm",
+                "accept",
                 "validate",
             ],
         },

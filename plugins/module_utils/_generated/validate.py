@@ -29,6 +29,7 @@ SPEC: t.Dict[str, t.Any] = {
                 "device_plugin",
                 "labels",
                 "dcgm",
+                "accept",
                 "validate",
             ],
             "default": [],

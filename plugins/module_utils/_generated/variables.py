@@ -13,7 +13,7 @@ NAMED: t.Mapping[str, t.Mapping[str, str]] = {
     "accept": {
         "accept_": "gpus test duration level tools dcgm_level valid_for floors fail on_busy wait_timeout lock_timeout "
         "scope override",
-        "gpu_nodes_": "on_allocated stop_services",
+        "gpu_nodes_": "on_allocated stop_services gate",
     },
     "bundle": {
         "bundle_": "state path collection pythons architectures webhook images driver_version sha256",

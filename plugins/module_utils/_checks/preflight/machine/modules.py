@@ -17,6 +17,7 @@ from ...._cdi.capability import CdiCapability
 from ...._device_plugin import role_config
 from ...._device_plugin.capability import DevicePluginCapability
 from ...._driver.capability import DriverCapability
+from ...._generated.accept import SPEC as ACCEPT
 from ...._generated.cdi import SPEC as CDI
 from ...._generated.container_runtime import SPEC as RUNTIME
 from ...._generated.container_toolkit import SPEC as TOOLKIT
@@ -75,6 +76,12 @@ def _dcgm(host: Host, params: Params) -> Capability[t.Any]:
     return DcgmCapability(host, params, check_mode=True)
 
 
+def _accept(host: Host, params: Params) -> Capability[t.Any]:
+    from ...._accept.capability import AcceptCapability
+
+    return AcceptCapability(host, params, check_mode=True)
+
+
 MODULES: t.Mapping[str, Module] = {
     "host": Module(HOST, _host),
     "nvidia_driver": Module(DRIVER, partial(DriverCapability, check_mode=True)),
@@ -85,6 +92,7 @@ MODULES: t.Mapping[str, Module] = {
     "cdi": Module(CDI, partial(CdiCapability, check_mode=True)),
     "device_plugin": Module(DEVICE_PLUGIN, partial(DevicePluginCapability, check_mode=True)),
     "dcgm": Module(DCGM, _dcgm),
+    "accept": Module(ACCEPT, _accept),
 }
 
 
@@ -106,6 +114,8 @@ def runs(module: str, values: Values) -> bool:
         return any(
             values.get(variable) not in (None, "", {}, "unmanaged") for variable in HOST_VARIABLES
         )
+    if module == "accept":
+        return values.get(VARIABLES["accept"]["gate"]) is not None
     return module in MODULES and state(module, values) != "unmanaged"
 
 
@@ -116,6 +126,8 @@ def options(module: str, values: Values) -> Params:
         result["repository"] = {"preset": result["repository"]}
     if module == "container_runtime" and EARLIER_HANDLER_PATH in values:
         result["handler_path"] = values[EARLIER_HANDLER_PATH]
+    if module == "accept":  # a bring-up lets GPUs in and takes none; validation says which were refused
+        result.update(on_busy="skip", fail=False)
     if module == "device_plugin":
         result.update(digest="preflight", **_composed(result, values))
     return result
