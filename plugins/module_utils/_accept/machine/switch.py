@@ -48,7 +48,9 @@ class GateSwitch:
         config = None if self._on else self._file.config()
         if not self._on and config is None and not self._host.exists(PATH):
             return None
-        state = GateState(boot.observe(self._host, BOOT), config=self._wanted if self._on else config)
+        state = GateState(
+            boot.observe(self._host, BOOT), config=self._wanted if self._on else config
+        )
         if state.config is None or self._on is False:
             return state
         return state._replace(before=self._file.read(), node=self._file.observe())

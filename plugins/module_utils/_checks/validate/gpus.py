@@ -48,10 +48,15 @@ NOTHING_ASIDE = SetAside()
 
 
 class NotAccepted(t.NamedTuple):
-    """The GPUs that are not accepted as they are, or why that is not known; nothing where none was ever tested."""
+    """The GPUs that are not accepted as they are, or why that is not known; nothing where none was ever tested.
+
+    ``held`` are texts for what the node's gate holds, and ``override`` is why an operator has let GPUs in.
+    """
 
     gpus: Unaccepted = Unaccepted()
     problem: t.Optional[NodeError] = None
+    held: t.Tuple[str, ...] = ()
+    override: str = ""
 
 
 class GpuState(t.NamedTuple):
@@ -147,9 +152,17 @@ def quarantine(aside: SetAside) -> t.List[Check]:
 
 
 def acceptance(state: NotAccepted) -> t.List[Check]:
-    """Check that the GPUs of a node where some were tested under load are accepted: faults fail it."""
+    """Check that the GPUs of a node where some were tested under load are accepted: faults fail it, and a gate."""
     if state.problem:
         return [Check(ACCEPTANCE, FAILED_CHECK, *_parts(state.problem))]
+    if state.override:
+        cause = f"an operator has let in GPUs that were not accepted: {state.override}"
+        return [judged(ACCEPTANCE, cause, "run gpu.node.accept", fails=False)]
+    if state.held:
+        cause = f"the gate holds GPUs back{few(state.held)}"
+        return [
+            judged(ACCEPTANCE, cause, "run gpu.node.accept; after a fault, gpu.node.repair first")
+        ]
     faulty, untested = state.gpus
     if faulty:
         cause = f"the last test of {counted(len(faulty), 'GPU')} found faults{few(faulty)}"

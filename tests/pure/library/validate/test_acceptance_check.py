@@ -50,6 +50,24 @@ def test_gpu_that_was_not_tested_as_it_is_is_a_warning() -> None:
     ]
 
 
+def test_gate_that_holds_a_gpu_fails_validation() -> None:
+    held = NotAccepted(held=("GPU-a: not accepted: it was never tested",))
+    (check,) = acceptance(held)
+    assert (check.state, str(check)) == (
+        "failed",
+        "acceptance: the gate holds GPUs back (GPU-a: not accepted: it was never tested)."
+        " Next step: run gpu.node.accept; after a fault, gpu.node.repair first",
+    )
+
+
+def test_gpus_that_an_operator_has_let_in_are_a_warning() -> None:
+    (check,) = acceptance(NotAccepted(Unaccepted(("GPU a: XID 79",)), override="deadline"))
+    assert (check.state, check.cause) == (
+        "warning",
+        "an operator has let in GPUs that were not accepted: deadline",
+    )
+
+
 def test_record_that_is_damaged_fails_validation() -> None:
     (check,) = acceptance(NotAccepted(problem=NodeError("it is damaged", hint="remove it")))
     assert (check.state, check.cause, check.next_step) == ("failed", "it is damaged", "remove it")

@@ -17,6 +17,7 @@ from .._shared._base.errors import NodeError
 from .._shared._base.gpu import NvmlError
 from .._shared._machine.host import Host
 from .._shared._node.machine import device_nodes
+from .._shared._node.quarantine import GATE
 from .._shared._repair.signs import STEPS, Action
 from .._shared._repair.xids.table import KNOWN
 from ..config.configuration import Config
@@ -215,7 +216,8 @@ class GpuWatch:
     @property
     def settings(self) -> tuple[Setting, ...]:
         """The declared settings of the GPUs that are not set aside, as they were compared last."""
-        aside = self.inventory.quarantine.gpus
+        gpus = self.inventory.quarantine.gpus.items()
+        aside = {uuid for uuid, entry in gpus if entry.author != GATE}
         return tuple(
             setting for setting in self._driver.settings.compared if setting.uuid not in aside
         )

@@ -126,7 +126,9 @@ def options(module: str, values: Values) -> Params:
         result["repository"] = {"preset": result["repository"]}
     if module == "container_runtime" and EARLIER_HANDLER_PATH in values:
         result["handler_path"] = values[EARLIER_HANDLER_PATH]
-    if module == "accept":  # a bring-up lets GPUs in and takes none; validation says which were refused
+    if (
+        module == "accept"
+    ):  # a bring-up lets GPUs in and takes none; validation says which were refused
         result.update(on_busy="skip", fail=False)
     if module == "device_plugin":
         result.update(digest="preflight", **_composed(result, values))
