@@ -55,6 +55,8 @@ class Quarantined(t.NamedTuple):
 
     def __str__(self) -> str:
         """Return a phrase for messages."""
+        if self.author == GATE:
+            return f"held by {WORDS[GATE]}: {self.why}"
         return (
             f"in quarantine since {strict.written(self.since)} by {WORDS[self.author]}: {self.why}"
         )

@@ -240,6 +240,7 @@ class Daemon(Process):
             "mps": self._mps.describe(),
             "chores": errors(self._chores),
             "quarantine": data_of(inventory.quarantine),
+            "gated": inventory.gated,
             "health": [asdict(unhealthy) for unhealthy in gpus.unhealthy()],
             "verdicts": gpus.verdicts(),
             "devices": [

@@ -58,6 +58,7 @@ def state(**changes: Any) -> dict[str, Any]:
         "published": {"generation": 3, "slices": 2, "devices": 9, "problem": ""},
         "unhealthy": {},
         "quarantine": {"node": None, "gpus": {}},
+        "gated": False,
         "chores": {},
         "claims": report.describe_claims(HELD),
         "gpus": report.usage_by_gpu({SECOND: 1, FIRST: 0}, HELD),

@@ -73,6 +73,7 @@ def test_devices_are_bounded_and_a_shared_one_is_there_once() -> None:
         "settings": [],
         "verdicts": {},
         "quarantine": {"gpus": {}, "node": None},
+        "gated": False,
     }
     (health,) = (
         one for one in Families(lambda: found, lambda: ()).collect() if "device_h" in one.name
@@ -100,8 +101,23 @@ def of_two_gpus() -> dict[str, Any]:
         "gpu_indices": ["0", "1"],
         "verdicts": {"b": {"verdict": "reboot"}},
         "quarantine": {"gpus": {}, "node": None},
+        "gated": False,
     }
     return state
+
+
+def test_gpus_that_a_gate_holds_are_not_accepted_and_in_no_quarantine() -> None:
+    entry = {"reason": "", "ticket": "", "since": ""}
+    quarantine = {"gpus": {"b": {**entry, "by": "gate"}}, "node": None}
+    for gated, accepted in ((True, {"a": 1, "b": 0}), (False, {})):
+        state = {**of_two_gpus(), "quarantine": quarantine, "gated": gated}
+        values = {
+            family.name: {sample.labels["uuid"]: sample.value for sample in family.samples}
+            for family in Families(lambda state=state: state, lambda: ()).collect()
+            if family.name.endswith(("_accepted", "_quarantined"))
+        }
+        assert values["gpu_plugin_accepted"] == accepted
+        assert values["gpu_plugin_quarantined"] == {"a": 0, "b": 0}
 
 
 def test_what_is_to_be_done_about_each_gpu_is_a_number() -> None:

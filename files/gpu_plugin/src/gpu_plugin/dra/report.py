@@ -16,7 +16,7 @@ from .._shared._base.dra.names import CORES, GPU, MEMORY
 from ..model.inventory import Inventory
 from ..observer import MOST_SERIES, Observer
 from ..report.endpoint import Page
-from ..report.pages import gauge, served
+from ..report.pages import gauge, is_aside, served
 from ..report.probes import health
 from ..slices.taints import UNENFORCED
 from ..tools.process import Last
@@ -124,6 +124,8 @@ class Families(Collector):
         healthy = gauge("dra_gpu_health", text, "uuid", "index", "reason")
         text = "1 for a GPU that somebody has set aside, else 0."
         quarantined = gauge("dra_gpu_quarantined", text, "uuid", "index")
+        text = "1 for a GPU that the node's gate lets in, 0 for one that it holds."
+        accepted = gauge("dra_gpu_accepted", text, "uuid", "index")
         failed = gauge("dra_chore_failed", "Whether background work failed the last time.", "chore")
         if state:
             for name in STATES:
@@ -143,12 +145,16 @@ class Families(Collector):
                     family.add_metric([uuid, index], gpu[key])
                 reason = state["unhealthy"].get(uuid, "")
                 healthy.add_metric([uuid, index, reason], not reason)
-                is_quarantined = bool(quarantine["node"]) or uuid in quarantine["gpus"]
+                is_quarantined = is_aside(quarantine, uuid, by_gate=False)
                 quarantined.add_metric([uuid, index], is_quarantined)
+                if state["gated"]:
+                    is_held = is_aside(quarantine, uuid, by_gate=True)
+                    accepted.add_metric([uuid, index], not is_held)
             for name, error in state["chores"].items():
                 failed.add_metric([name], error is not None)
         usage_families = (family for _key, family in usage)
-        yield from (claims, registered, devices, *usage_families, healthy, quarantined, failed)
+        yield from (claims, registered, devices, *usage_families, healthy)
+        yield from (quarantined, accepted, failed)
 
 
 def build_pages(observer: Observer, last: Last) -> dict[str, Page]:

@@ -284,6 +284,7 @@ class Service(Process):
             "published": asdict(standing),
             "claims": report.describe_claims(held),
             "quarantine": data_of(inventory.quarantine),
+            "gated": inventory.gated,
             "gpus": report.usage_by_gpu({error.uuid: error.index for error in ours}, held),
             "chores": errors(self._chores),
         }

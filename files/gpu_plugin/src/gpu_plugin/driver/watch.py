@@ -196,6 +196,7 @@ class GpuWatch:
             hung=hung,
             patience=asking.patience,
             quarantine=self._quarantine.entries,
+            gated=self._quarantine.gated,
             nodes=nodes,
         )
         self._hear.run()

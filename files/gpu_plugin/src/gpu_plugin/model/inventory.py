@@ -16,7 +16,7 @@ from .._shared._base.gpu import Condition, GiProfile, Gpu, GpuInstance, MigDevic
 from .._shared._base.services.driver import MAKE_NODES
 from .._shared._device_plugin import held
 from .._shared._device_plugin.resources import HEALTHY, UNHEALTHY
-from .._shared._node.quarantine import EMPTY, Quarantine
+from .._shared._node.quarantine import EMPTY, GATE, Quarantine
 from .._shared._repair.signs import Action, Answer, GpuSigns, NodeSigns
 from .._shared._repair.verdict import ANSWERS, GpuVerdict, judge_gpu
 from .mps.settings import Offer
@@ -24,6 +24,7 @@ from .mps.settings import Offer
 HUNG: Final = 60.0  # seconds without an answer after which nobody waits for a driver any more
 SLOW: Final = 4.0  # seconds after which a look at a GPU is slow: 5 s lie between two
 RELEASE: Final = "gpu.node.release"
+ACCEPT: Final = "gpu.node.accept"
 BY_ITSELF: Final = "it passes by itself"
 VENDOR: Final = "k8s.device-plugin.nvidia.com"
 KIND: Final = f"{VENDOR}/gpu"
@@ -169,7 +170,8 @@ class Inventory:
         hung: The GPUs for which NVML has not answered for ``patience`` seconds.
         generation: Differs after the driver was loaded again.
         cuda_version: The newest that the driver serves, such as 12.4.
-        quarantine: What is in quarantine.
+        quarantine: What is in quarantine, or held by the gate of the node.
+        gated: Whether the node has a gate.
         nodes: What is wrong with the device nodes that all GPUs share, empty if nothing is.
     """
 
@@ -186,6 +188,7 @@ class Inventory:
     generation: tuple[int | None, ...] = ()
     cuda_version: str = ""
     quarantine: Quarantine = EMPTY
+    gated: bool = False
     nodes: str = ""
 
     @property
@@ -259,7 +262,8 @@ def _judge_gpu(view: GpuView, inventory: Inventory, faults: Faults) -> GpuView:
         }
     entry = inventory.quarantine.of(uuid) if inventory.quarantine != EMPTY else None
     if entry:
-        problem = problem or Problem(Kind.QUARANTINED, str(entry), recovery=RELEASE)
+        recovery = ACCEPT if entry.author == GATE else RELEASE
+        problem = problem or Problem(Kind.QUARANTINED, str(entry), recovery=recovery)
     elif problem is view.problem and parts is view.mig_problems:
         return view
     quarantined = entry.why if entry else view.quarantined

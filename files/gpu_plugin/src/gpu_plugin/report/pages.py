@@ -16,6 +16,7 @@ from prometheus_client.metrics_core import CounterMetricFamily, GaugeMetricFamil
 from prometheus_client.registry import Collector
 
 from .._shared._device_plugin.resources import HEALTHY, count
+from .._shared._node.quarantine import GATE
 from .._shared._repair.signs import ACTIONS, Action
 from ..mps import state as mps_state
 from ..observer import MOST_SERIES, PREFIX, Observer
@@ -62,6 +63,8 @@ def _state(state: Mapping[str, Any]) -> Iterator[Metric]:
     actions = gauge("recovery_action", text, "uuid", "index")
     text = "1 for a GPU that somebody has set aside, else 0."
     quarantined = gauge("quarantined", text, "uuid", "index")
+    text = "1 for a GPU that the node's gate lets in, 0 for one that it holds."
+    accepted = gauge("accepted", text, "uuid", "index")
     text = "1 for a setting of a GPU that is not as declared, else 0."
     drifted = gauge("setting_drifted", text, "uuid", "index", "setting")
     vanished = gauge("vanished_devices", "Devices that pods have and that no GPU has any more.")
@@ -90,8 +93,9 @@ def _state(state: Mapping[str, Any]) -> Iterator[Metric]:
         quarantine, indices = state["quarantine"], dict.fromkeys(state["quarantine"]["gpus"], "")
         indices |= zip(state["gpu_uuids"], state["gpu_indices"], strict=True)
         for uuid, index in indices.items():  # also of GPUs that are gone, which have no index
-            is_set_aside = bool(quarantine["node"]) or uuid in quarantine["gpus"]
-            quarantined.add_metric([uuid, index], is_set_aside)
+            quarantined.add_metric([uuid, index], is_aside(quarantine, uuid, by_gate=False))
+            if state["gated"]:
+                accepted.add_metric([uuid, index], not is_aside(quarantine, uuid, by_gate=True))
         for setting in state["settings"][:MOST_SERIES]:
             labels = [setting["uuid"], setting["index"], setting["setting"]]
             drifted.add_metric(labels, setting["drifted"])
@@ -99,8 +103,14 @@ def _state(state: Mapping[str, Any]) -> Iterator[Metric]:
         for name, error in state["chores"].items():
             chores.add_metric([name], error is not None)
     yield from (build, driver, config, refused, fallback, available)
-    yield from (devices, health, registered, slow, actions, quarantined, drifted)
+    yield from (devices, health, registered, slow, actions, quarantined, accepted, drifted)
     yield from (vanished, chores)
+
+
+def is_aside(quarantine: Mapping[str, Any], uuid: str, *, by_gate: bool) -> bool:
+    """Return whether a GPU is set aside by its node's gate, or otherwise by anybody else."""
+    entries = (quarantine["gpus"].get(uuid), quarantine["node"])
+    return any(entry and (entry["by"] == GATE) == by_gate for entry in entries)
 
 
 def _mps(daemons: Iterable[Mapping[str, Any]]) -> Iterator[Metric]:

@@ -13,6 +13,7 @@ from typing import Any, Final
 from .._shared._device_plugin import instance_lock
 from .._shared._device_plugin.resources import HEALTHY, count
 from .._shared._machine.host import Host
+from .._shared._node.quarantine import GATE
 from .files import StateUnusable, alive, read
 
 DEFAULT_FILE: Final = "/run/gpu-node/status.json"
@@ -128,7 +129,9 @@ def quarantined(state: dict[str, Any]) -> list[str]:
     quarantine = state.get("quarantine") or {"gpus": {}, "node": None}
     named = {"the node": quarantine["node"]} if quarantine["node"] else {}
     return [
-        f"in quarantine since {entry['since']}: {name}: {entry['reason']}"
+        f"held by the gate: {name}: {entry['reason']}"
+        if entry["by"] == GATE
+        else f"in quarantine since {entry['since']}: {name}: {entry['reason']}"
         + (f" (ticket {entry['ticket']})" if entry["ticket"] else "")
         for name, entry in {**named, **quarantine["gpus"]}.items()
     ]
