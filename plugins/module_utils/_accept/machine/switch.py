@@ -21,7 +21,7 @@ class GateSwitch:
     """Switches a gate on or off, or checks the one that there is.
 
     Args:
-        wanted: What the gate is to ask for if it is to be on.
+        config: What the gate is to ask for if it is to be on.
         on: Whether it is to be on, None for as it is.
         override: An operator's reason to let in what it holds, empty for none.
         unit: Whether it is checked at boot, too, by a program that may not be on the node yet.
@@ -30,14 +30,14 @@ class GateSwitch:
     def __init__(
         self,
         host: Host,
-        wanted: GateConfig,
+        config: GateConfig,
         *,
         on: t.Optional[bool],
         override: str,
         unit: bool,
     ) -> None:
         self._host, self._file = host, GateFile(host)
-        self._wanted, self._on, self._override, self._unit = wanted, on, override, unit
+        self._config, self._on, self._override, self._unit = config, on, override, unit
 
     def observe(self) -> t.Optional[GateState]:
         """Read the gate, and the node where there is a gate or is to be one; None if there is nothing to read.
@@ -49,7 +49,7 @@ class GateSwitch:
         if not self._on and config is None and not self._host.exists(PATH):
             return None
         state = GateState(
-            boot.observe(self._host, BOOT), config=self._wanted if self._on else config
+            boot.observe(self._host, BOOT), config=self._config if self._on else config
         )
         if state.config is None or self._on is False:
             return state
