@@ -14,10 +14,11 @@ import typing as t
 from .._base.errors import readable
 from .._base.text import json_data, strict
 from .._base.text.strict import bounded, second, written
+from .._node.gate import RECORD
 from .._repair.case import RepairCases
 from .result import FAILED, INCOMPLETE, LEVELS, PASSED, QUICK, STANDARD, TOOLS, GpuResult
 
-PATH = "/var/lib/gpu-node/acceptance.json"
+PATH = RECORD
 VERSION = 1
 MOST_GPUS, MOST_TEXTS, MOST_FIGURES = 128, 32, 64
 STARTED = "started"  # a test that was cut off leaves no pass behind

@@ -17,6 +17,7 @@ from .._base.text import json_data, strict
 from .quarantine import EMPTY, GATE, Quarantine, Quarantined
 
 PATH = "/var/lib/gpu-node/gate.json"
+RECORD = "/var/lib/gpu-node/acceptance.json"  # of what was accepted
 CONFIG = "/etc/gpu-node/gate.json"
 UNIT = "gpu-gate.service"
 VERSION = 1

@@ -46,7 +46,7 @@ def test_new_node_is_held_until_its_gpus_have_passed(make_node: Callable[..., No
     assert (quiet.module_calls(), quiet.changed()) == ([LOOK], [])
 
     # A board is exchanged while the node is off.
-    node.run("sh", "-c", f"sed -i 's/\"serial\": \"/&0/' {GATE.replace('gate', 'acceptance')}")
+    node.run("sh", "-c", f'sed -i \'s/"serial": "/&0/\' {GATE.replace("gate", "acceptance")}')
     node.reboot()
     eventually(lambda: "the serial number was" in shown(node))
     eventually(lambda: node.allocatable().get("gpu", 0), 0)

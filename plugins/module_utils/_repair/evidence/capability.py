@@ -103,6 +103,7 @@ class EvidenceCapability:
             parts = Parts(self._programs, folder)
             parts.kernel_log(decision.since)
             parts.smi(self._answers)
+            parts.acceptance(self._host)
             if options.dcgm:
                 parts.dcgm()
             parts.bug_report(options.bug_report, options.bug_report_timeout)

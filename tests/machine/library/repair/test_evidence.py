@@ -331,3 +331,14 @@ def test_a_gpu_that_is_not_there_is_refused_before_anything_is_made(
     assert answer["failed"]
     assert uuid(scene) in answer["msg"]
     assert not scene.folder.exists()
+
+
+def test_record_of_load_tests_is_in_the_archive(scene: Scene) -> None:
+    without = scene.evidence(gpus=["0"], force=True)
+    assert not {"acceptance.json", "gate.json"} & {*scene.read(without), *missing(without)}
+    (scene.tmp / "lib").mkdir(exist_ok=True)
+    (scene.tmp / "lib/acceptance.json").write_text('{"gpus": {}}')
+    (scene.tmp / "lib/gate.json").mkdir()
+    answer = scene.evidence(gpus=["0"], force=True)
+    assert scene.read(answer)["acceptance.json"] == b'{"gpus": {}}'
+    assert "gate.json" in missing(answer)

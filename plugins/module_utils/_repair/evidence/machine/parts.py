@@ -10,10 +10,13 @@ import os
 import typing as t
 import zlib
 
+from ...._base.errors import NodeError
 from ...._base.text import json_data
 from ...._base.text.excerpt import Excerpt
 from ...._base.text.shown import printable
+from ...._machine.host import Host
 from ...._machine.limited import Ended, Programs
+from ...._node import gate
 from ..state import FULL, NEVER, Missing, Part
 from .facts import SmiAnswers
 
@@ -25,6 +28,8 @@ DCGM = {
     "dcgm-diag.json": ("dcgmi", "diag", "-r", "1", "-j"),
 }
 KERNEL = "kernel.log"
+# What load tests have shown, and what the gate held by that.
+ACCEPTED = {"acceptance.json": gate.RECORD, "gate.json": gate.PATH}
 TAIL = 300  # bytes of what a program says that are shown
 Feed = t.Callable[[t.Callable[[bytes], None]], str]
 
@@ -74,6 +79,17 @@ class Parts:
                 problem = self._keep(name, output, problem)
             except ValueError as error:
                 problem = problem or f"it answered no JSON: {error}"
+            if problem:
+                self.missing.append(Missing(name, problem))
+
+    def acceptance(self, host: Host) -> None:
+        """Gather the records of load tests, where there are any."""
+        for name, path in ACCEPTED.items():
+            try:
+                data = host.read_bytes(path)
+                problem = "" if data is None else self._keep(name, data, "")
+            except NodeError as error:
+                problem = str(error)
             if problem:
                 self.missing.append(Missing(name, problem))
 
