@@ -35,7 +35,9 @@ EXAMPLES = r"""
 
 RETURN = r"""
 _value:
-  description: In C(slow) a line for each figure that is too low, and in C(floors) what it must be, by node and UUID.
+  description:
+    - In C(slow) a line for each figure that is too low, and in C(tests) the tests to run again, by node. Each has its
+      C(gpus), by UUID, and the C(floors) of their figures.
   type: dict
 """
 

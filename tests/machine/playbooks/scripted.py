@@ -202,7 +202,8 @@ def answer(name, args, check, node, folder):
     if name == "accept":
         usual = {"verdict": "passed", "faults": [], "not_measured": {}, "figures": {}}
         found = node.get("rows") or [{"uuid": args["gpus"][0], **node.get("tested", {})}]
-        rows = [{**usual, **row} for row in found if args["gpus"] in (["all"], [row["uuid"]])]
+        named = args["gpus"]
+        rows = [{**usual, **row} for row in found if named == ["all"] or row["uuid"] in named]
         for row in rows:
             for figure, floor in (args.get("floors") or {}).items():
                 row["verdict"] = "passed" if row["figures"][figure] >= floor else "failed"

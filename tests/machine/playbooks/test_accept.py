@@ -57,6 +57,7 @@ def test_slow_link_is_tested_again_with_all_gpus_of_its_node(scene: MakeScene) -
     run = nodes.play("accept")
     assert run.status == 2, run.text
     assert "not accepted: ['GPU-n3-0', 'GPU-n3-1']" in run.text
+    assert nodes.log("n3") == ["accept", "accept"]
 
 
 def test_fleet_of_equal_gpus_is_tested_once(scene: MakeScene) -> None:

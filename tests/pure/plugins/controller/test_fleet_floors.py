@@ -6,10 +6,16 @@
 from __future__ import annotations
 
 import random
+import re
 from typing import Any
 
 import pytest
 from ansible_collections.gpu.node.plugins.filter.fleet_floors import fleet_floors as as_filter
+from ansible_collections.gpu.node.plugins.module_utils._accept.verdict import (
+    FIGURES,
+    PEER_FIGURES,
+    TOOL_FIGURES,
+)
 from ansible_collections.gpu.node.plugins.plugin_utils.controller.fleet_floors import (
     COMPARED,
     MeasuredGpu,
@@ -17,7 +23,7 @@ from ansible_collections.gpu.node.plugins.plugin_utils.controller.fleet_floors i
     measured_gpus,
     slow_gpus,
 )
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 H100 = ("H100", "692-2G520", "580.159.04")
@@ -41,7 +47,7 @@ def test_slow_gpu_is_named_in_99_percent_of_fleets() -> None:
     named = 0
     for _fleet in range(FLEETS):
         slow = dice.randrange(GPUS)
-        named += f"GPU-{slow}" in {gpu.uuid for gpu in slow_gpus(fleet(dice, slow))}
+        named += f"GPU-{slow}" in {found.gpu.uuid for found in slow_gpus(fleet(dice, slow))}
     assert named >= 0.99 * FLEETS
 
 
@@ -55,12 +61,14 @@ def row(number: int, figures: Any, **changes: Any) -> dict[str, Any]:
     return {"uuid": f"GPU-{number}", "verdict": "passed", "figures": figures, **kind, **changes}
 
 
-def answers(*values: float, per_node: int = 2, **changes: Any) -> dict[str, list[dict[str, Any]]]:
+def answers(
+    *values: float, per_node: int = 2, figure: str = FIGURE, **changes: Any
+) -> dict[str, list[dict[str, Any]]]:
     """Return the answers of nodes with so many GPUs each."""
     nodes: dict[str, list[dict[str, Any]]] = {}
     for number, value in enumerate(values):
         rows = nodes.setdefault(f"node-{number // per_node}", [])
-        rows.append(row(number, {FIGURE: value}, **changes))
+        rows.append(row(number, {figure: value}, **changes))
     return nodes
 
 
@@ -70,14 +78,39 @@ def test_slow_gpu_is_named_with_the_median_and_the_number_of_its_kind() -> None:
         "node-4: GPU GPU-9: memory_gb_per_s is 2700, 6.9 % below the median of 10 GPUs of its kind"
         " (2900)"
     ]
-    assert told["floors"] == {"node-4": {"GPU-9": {FIGURE: pytest.approx(2900 * 0.975)}}}
+    floors = {FIGURE: pytest.approx(2900 * 0.975)}
+    assert told["tests"] == {"node-4": [{"gpus": ["GPU-9"], "floors": floors}]}
+
+
+@pytest.mark.parametrize("figure", COMPARED)
+def test_each_figure_of_load_test_and_tools_is_compared(figure: str) -> None:
+    nodes = answers(*[300.0] * 9, 200.0, figure=figure)
+    assert f"GPU GPU-9: {figure} is 200, 33.3 % below" in fleet_floors(nodes)["slow"][0]
+
+
+def test_all_figures_that_are_rates_are_compared() -> None:
+    known = {*FIGURES.values(), *TOOL_FIGURES}
+    assert {name for name in known if re.search("gb_per_s|tflops", name)} == set(COMPARED)
+
+
+@pytest.mark.parametrize("figure", PEER_FIGURES)
+def test_slow_links_are_tested_again_once_with_all_gpus_of_the_kind_on_their_node(
+    figure: str,
+) -> None:
+    nodes = answers(*[300.0] * 12, *[200.0] * 4, per_node=4, figure=figure)
+    nodes["node-3"].append(row(16, {figure: 1.0}, product="L4"))
+    uuids = [f"GPU-{number}" for number in (12, 13, 14, 15)]
+    told = fleet_floors(nodes)
+    floors = {figure: pytest.approx(300 * 0.975)}
+    assert told["tests"] == {"node-3": [{"gpus": uuids, "floors": floors}]}
+    assert len(told["slow"]) == 4
 
 
 def test_gpus_of_another_kind_are_not_compared() -> None:
     nodes = answers(*[2900.0] * 9)
     nodes["node-9"] = [row(9, {FIGURE: 300.0}, product="L4")]
     nodes["node-8"] = [row(8, {FIGURE: 2000.0}, driver="535.1")]
-    assert fleet_floors(nodes) == {"slow": [], "floors": {}}
+    assert fleet_floors(nodes) == {"slow": [], "tests": {}}
 
 
 def test_fewer_than_eight_gpus_are_not_compared() -> None:
@@ -96,6 +129,8 @@ def test_gpu_that_did_not_pass_is_not_compared() -> None:
     assert measured_gpus("node", [row(1, {FIGURE: 1.0}, verdict="failed")]) == []
 
 
+@example(10**400)
+@example(1e308)
 @given(
     st.recursive(
         st.none() | st.booleans() | st.floats() | st.text(max_size=5),
@@ -109,7 +144,7 @@ def test_answer_of_another_shape_is_no_figure(value: Any) -> None:
     hostvars = {name: {"__accept_result": {"gpus": rows}} for name, rows in nodes.items()}
     hostvars["odd"] = {"__accept_result": value}
     told = as_filter(hostvars, list(hostvars))
-    assert set(told["floors"]) <= {"taken"}
+    assert set(told["tests"]) <= {"taken"}
 
 
 @given(st.lists(st.floats(1.0, 1e5), min_size=8, max_size=40))
@@ -120,4 +155,5 @@ def test_slow_gpus_are_a_minority(values: list[float]) -> None:
     ]
     slow = slow_gpus(gpus)
     assert 2 * len(slow) < len(gpus)
-    assert all(gpu.value < gpu.floor < gpu.median for gpu in slow)
+    for gpu, comparison in slow:
+        assert gpu.figures[COMPARED[0]] < comparison.floor < comparison.median
