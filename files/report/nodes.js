@@ -1,6 +1,7 @@
 /* Copyright (c) 2026, the gpu.node authors. SPDX-License-Identifier: Apache-2.0 */
 "use strict";
-/* How a node looks: its row and its details. report.js follows in the same script. */
+/* How a node looks: its row and its details. The other files follow in the same script. */
+const report = JSON.parse(document.getElementById("data").textContent);
 const sum = (list, of) => list.reduce((total, one) => total + of(one), 0);
 const counted = (number, noun) => `${number} ${noun}${number === 1 ? "" : "s"}`;
 
@@ -47,6 +48,7 @@ const COLUMNS = [
   { key: "gpus", label: "GPUs", of: (node) => models(node).map(([name]) => name).join() + String(node.gpus.length).padStart(4, "0") },
   { key: "grid", label: "Layout", of: (node) => sum(node.gpus, (gpu) => gpu.instances.length), down: true },
   { key: "use", label: "In use", of: (node) => devices(node).filter(isUsed).length, down: true },
+  { key: "accepted", label: "Accepted", of: (node) => 1000 * inState(node, "failed") + inState(node, "untested"), down: true },
   { key: "driver", label: "Driver", of: (node) => node.driver.version },
   { key: "drift", label: "Drift", of: steps, down: true },
   { key: "health", label: "Health", of: (node) => (looked(node) ? 0 : 1000) + node.unhealthy.length, down: true },
@@ -95,6 +97,7 @@ const CELLS = {
     const least = node.gpus.every((gpu) => gpu.known) ? "" : "at least ";
     return all.length ? [`${least}${all.filter(isUsed).length} of ${all.length}`] : [make("span", { class: "soft" }, "–")];
   },
+  accepted: (node) => [acceptanceCell(node)],
   driver: (node) => {
     const driver = node.driver;
     if (!driver.version) return [make("span", { class: "soft" }, looked(node) ? "none loaded" : "–")];
@@ -155,7 +158,7 @@ function card(gpu) {
   grid.style.gridTemplateColumns = columns;
   const scale = make("div", { class: "scale", "aria-hidden": "true" }, ...Array.from({ length: gpu.mig ? gpu.slots : 0 }, (_, at) => make("span", {}, String(at))));
   scale.style.gridTemplateColumns = columns;
-  return make("article", { class: "gpu" }, make("h3", {}, `GPU ${gpu.index} · `, given(gpu.name)), make("p", {}, `${memory} · `, given(state)), grid, scale);
+  return make("article", { class: "gpu" }, make("h3", {}, `GPU ${gpu.index} · `, given(gpu.name)), make("p", {}, `${memory} · `, given(state)), grid, scale, acceptanceOf(gpu));
 }
 function slice(one, gpu) {
   const kind = kindOf(one, gpu);
@@ -193,7 +196,8 @@ function ways(node) {
   const texts = node.faults.filter((one) => one.way_back).map((one) => `GPU ${one.index || one.gpu} comes back by: ${one.way_back}`);
   return texts.length ? list([...new Set(texts)]) : "";
 }
-const time = (seconds) => `${new Date(1000 * seconds).toISOString().slice(0, 16).replace("T", " ")} UTC`;
+const LAST_TIME = 253402300799; // in seconds since 1970, the end of the year 9999
+const time = (seconds) => `${new Date(1000 * Math.max(0, Math.min(seconds, LAST_TIME))).toISOString().slice(0, 16).replace("T", " ")} UTC`;
 function repairsOf(node) {
   const unknown = node.cases_unknown ? [make("p", { class: "warnmark" }, given(`Not known: ${node.cases_unknown}`))] : [];
   return [...unknown, ...node.cases.filter(({ open }) => open).map(repair)];

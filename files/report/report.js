@@ -1,6 +1,5 @@
 /* Copyright (c) 2026, the gpu.node authors. SPDX-License-Identifier: Apache-2.0 */
-/* The page: which nodes are shown, in which order, and what people do with them. It follows nodes.js. */
-const report = JSON.parse(document.getElementById("data").textContent);
+/* The page: which nodes are shown, in which order, and what people do with them. It is the last file. */
 const byId = (id) => document.getElementById(id);
 const MOST = 100; // nodes whose details are shown all at once: those of 1,000 would keep the page busy for 10 s
 const FIRST = 80; // rows before the page is shown; the others follow, many at once, as each time the table is laid out anew

@@ -168,32 +168,50 @@ def _lower_level(acceptance: Acceptance, required: RequiredLevel) -> str:
     return ""
 
 
+class JudgedGpu(t.NamedTuple):
+    """A GPU with its entry in the record, None if it has none, and why it is not accepted as it is, empty if it is."""
+
+    uuid: str
+    acceptance: t.Optional[Acceptance]
+    reason: str
+
+
+def judge_gpus(
+    record: Record, gpus: t.Mapping[str, Identity], cases: RepairCases, current_time: float
+) -> t.Tuple[JudgedGpu, ...]:
+    """Return the GPUs, given by UUID, with what the record says of them."""
+    return tuple(
+        JudgedGpu(
+            uuid,
+            record.get(uuid),
+            reason_to_test(
+                record.get(uuid),
+                identity,
+                repaired_at=cases.reset_at(uuid),
+                current_time=current_time,
+                floors={},
+            ),
+        )
+        for uuid, identity in gpus.items()
+    )
+
+
 class Unaccepted(t.NamedTuple):
     """The GPUs of a record that are not accepted as they are, each as a text: those with faults, and all others."""
 
     faulty: t.Tuple[str, ...] = ()
     untested: t.Tuple[str, ...] = ()
 
-
-def unaccepted(
-    record: Record, gpus: t.Mapping[str, Identity], cases: RepairCases, current_time: float
-) -> Unaccepted:
-    """Return the GPUs, given by UUID, that are not accepted."""
-    faulty, untested = [], []
-    for uuid, identity in gpus.items():
-        acceptance = record.get(uuid)
-        why = reason_to_test(
-            acceptance,
-            identity,
-            repaired_at=cases.reset_at(uuid),
-            current_time=current_time,
-            floors={},
-        )
-        if acceptance is not None and acceptance.faults:
-            faulty.append(f"GPU {uuid}: {'; '.join(acceptance.faults)}")
-        elif why:
-            untested.append(f"GPU {uuid}: {why}")
-    return Unaccepted(tuple(faulty), tuple(untested))
+    @classmethod
+    def from_gpus(cls, gpus: t.Iterable[JudgedGpu]) -> Unaccepted:
+        """Return those of GPUs that are not accepted."""
+        faulty, untested = [], []
+        for gpu in gpus:
+            if gpu.acceptance is not None and gpu.acceptance.faults:
+                faulty.append(f"GPU {gpu.uuid}: {'; '.join(gpu.acceptance.faults)}")
+            elif gpu.reason:
+                untested.append(f"GPU {gpu.uuid}: {gpu.reason}")
+        return cls(tuple(faulty), tuple(untested))
 
 
 def standing_faults(

@@ -13,10 +13,15 @@ from ansible_collections.gpu.node.plugins.module_utils._base.text.json_data impo
 )
 from ansible_collections.gpu.node.plugins.module_utils._base.text.shown import counted
 from ansible_collections.gpu.node.plugins.module_utils._base.text.strict import seconds
+from ansible_collections.gpu.node.plugins.module_utils._checks.report.acceptance import ACCEPTED
+from ansible_collections.gpu.node.plugins.module_utils._checks.report.acceptance import (
+    FAILED as NOT_ACCEPTED,
+)
 from ansible_collections.gpu.node.plugins.module_utils._checks.report.status import FAULT
 from ansible_collections.gpu.node.plugins.module_utils._node.in_service import Change
 from ansible_collections.gpu.node.plugins.module_utils._node.quarantine import Quarantined as Entry
 
+from .acceptance import NEVER_TESTED, compare_fleet, describe_acceptance
 from .cases import Models, count_repairs, describe_cases
 from .gpus import NOWHERE, gpus, users
 from .shape import CHANGE, QUARANTINED, is_node
@@ -60,6 +65,7 @@ def _node(name: str, answer: Answer, info: Answer, models: Models) -> Json:
     # What is set aside is told by the node itself, whether or not a device plugin runs there.
     faults = [fault for fault in status.get("faults", ()) if fault["kind"] != "quarantined"]
     complete = bool(status) and not status.get("allocations_unknown")
+    acceptance = describe_acceptance(status)
     return {
         "name": name,
         "state": state,
@@ -68,7 +74,10 @@ def _node(name: str, answer: Answer, info: Answer, models: Models) -> Json:
         "kernel": status.get("host", {}).get("kernel", ""),
         "pci_gpus": len(known.get("pci_gpus", ())),
         "driver": _driver(status.get("driver") or {}, known),
-        "gpus": gpus(known, using, faults, aside, known=complete),
+        "gpus": [
+            {**gpu, "acceptance": acceptance.get(gpu["uuid"], NEVER_TESTED)}
+            for gpu in gpus(known, using, faults, aside, known=complete)
+        ],
         "other_users": using.get(NOWHERE, []),
         "users_unknown": status.get("allocations_unknown", ""),
         "drift": [
@@ -224,6 +233,7 @@ def fleet(title: str, made: str, nodes: t.Sequence[Json]) -> Json:
         "made": made,
         "totals": totals(nodes),
         "repairs": count_repairs(nodes),
+        "acceptance": compare_fleet(nodes),
         "nodes": list(nodes),
     }
 
@@ -245,6 +255,8 @@ def totals(nodes: t.Sequence[Json]) -> t.Dict[str, int]:
         "nodes": len(nodes),
         "gpus": sum(max(len(node["gpus"]), node["pci_gpus"]) for node in nodes),
         "gpus_in_use": sum(gpu["in_use"] for gpu in gpus),
+        "gpus_accepted": sum(gpu["acceptance"]["state"] == ACCEPTED for gpu in gpus),
+        "gpus_failed": sum(gpu["acceptance"]["state"] == NOT_ACCEPTED for gpu in gpus),
         "mig_instances": len(instances),
         "mig_instances_in_use": sum(bool(instance["users"]) for instance in instances),
         "drifted": sum(bool(node["drift"]) for node in nodes),

@@ -15,7 +15,7 @@ from pathlib import Path
 from ansible_collections.gpu.node.plugins.module_utils._base.text.shown import printable
 
 ASSETS = Path(__file__).resolve().parents[3] / "files" / "report"
-SCRIPT = ("nodes.js", "report.js")  # in one, in this order
+SCRIPT = ("nodes.js", "acceptance.js", "report.js")  # in one, in this order
 # In JSON these stand within strings alone, where each may be written by its number.
 ESCAPED = str.maketrans({character: f"\\u{ord(character):04x}" for character in "<>&"})
 
@@ -64,7 +64,7 @@ def cleaned(value: t.Any) -> t.Any:
     """Return a value whose texts have written out what would steer a terminal or turn the reading direction."""
     if isinstance(value, str):
         return value if value.isascii() and value.isprintable() else printable(value, keep="\n")
-    if isinstance(value, t.Mapping):
+    if isinstance(value, dict):
         return {cleaned(str(key)): cleaned(item) for key, item in value.items()}
     return [cleaned(item) for item in value] if isinstance(value, (list, tuple)) else value
 

@@ -3,7 +3,8 @@
 
 """The shape of a node in a report: what the page reads, and docs/operations/report.md says of the JSON. Pure.
 
-A shape is a type of JSON, a tuple of shapes of which one holds, a list of a shape, or a mapping of all keys to shapes.
+A shape is a type of JSON, a tuple of shapes of which one holds, a list of a shape, a mapping of all keys to shapes, or
+one of any texts to a shape.
 What a node's answer has in the same words is imported from where the node writes it.
 """
 
@@ -12,6 +13,7 @@ from __future__ import annotations
 import typing as t
 
 from ansible_collections.gpu.node.plugins.module_utils._base.text.json_data import is_whole
+from ansible_collections.gpu.node.plugins.module_utils._checks.report import acceptance
 from ansible_collections.gpu.node.plugins.module_utils._checks.report.cases import ROW
 from ansible_collections.gpu.node.plugins.module_utils._checks.report.status import FAULT
 from ansible_collections.gpu.node.plugins.module_utils._node.quarantine import OF_NODE
@@ -33,12 +35,14 @@ INSTANCE = {
     "devices": [str],
     "users": [USER],
 }
+ACCEPTANCE = {key: kind for key, kind in acceptance.ROW.items() if key != "gpu"}
 GPU = {
     **texts("uuid", "name", "fault"),
     **dict.fromkeys(("index", "memory", "slots"), int),
     **dict.fromkeys(("mig", "in_use", "known"), bool),
     "instances": [INSTANCE],
     "users": [USER],
+    "acceptance": ACCEPTANCE,
 }
 # Texts are empty if they are not known.
 DRIVER = {
@@ -78,10 +82,11 @@ def holds(shape: t.Any) -> Holds:
     if isinstance(shape, list):
         inner = holds(shape[0])
         return lambda value: isinstance(value, list) and all(map(inner, value))
-    if shape == {str: str}:
+    if isinstance(shape, dict) and list(shape) == [str]:
+        has_kind = holds(shape[str])
         return lambda value: (
             isinstance(value, dict)
-            and all(isinstance(text, str) for pair in value.items() for text in pair)
+            and all(isinstance(key, str) and has_kind(each) for key, each in value.items())
         )
     if isinstance(shape, dict):
         keys = {key: holds(each) for key, each in shape.items()}

@@ -10,8 +10,14 @@ import datetime
 from collections.abc import Iterator
 from typing import Any
 
+from ansible_collections.gpu.node.plugins.module_utils._accept.record import (
+    Acceptance,
+    Identity,
+    JudgedGpu,
+    Unaccepted,
+)
 from ansible_collections.gpu.node.plugins.module_utils._base.gpu import GiProfile, Gpu
-from ansible_collections.gpu.node.plugins.module_utils._checks.report import status
+from ansible_collections.gpu.node.plugins.module_utils._checks.report import acceptance, status
 from ansible_collections.gpu.node.plugins.module_utils._checks.report.cases import rows
 from ansible_collections.gpu.node.plugins.module_utils._driver.releases.table import parse
 from ansible_collections.gpu.node.plugins.module_utils._node.users.allocated import Allocation
@@ -53,6 +59,14 @@ MODELS = (
     ("NVIDIA L40S", 45, 4),
     ("NVIDIA B200", 179, 8),
 )
+FIGURES = {
+    "float32_tflops": 51.3,
+    "tensor_tflops": 402.0,
+    "memory_gb_per_s": 2912.0,
+    "host_to_device_gb_per_s": 53.4,
+    "device_to_host_gb_per_s": 54.1,
+    "peer_gb_per_s": 371.0,
+}
 DRIVERS = ("580.178.04", "580.178.04", "595.91.07", "580.95.05", "535.309.01")
 
 
@@ -94,10 +108,12 @@ def answer(
     reboot: tuple[str, ...] = (),
     labels: dict[str, str] | None = None,
     cases: dict[str, RepairCase] | None = None,
+    accepted: tuple[JudgedGpu, ...] = (),
 ) -> dict[str, Any]:
     """Return the answer of gpu.node.plan with its option status."""
     loaded = {"version": driver, "kind": "open"}
     daemon = status.daemon('{"state": "serving"}')
+    unaccepted = Unaccepted.from_gpus(accepted)._asdict()
     return {
         "changed": False,
         "gpu_info": {
@@ -123,7 +139,11 @@ def answer(
             "reboot": list(reboot),
             "cases": rows(RepairCases(None, cases or {})),
             "cases_unknown": "",
-            "acceptance": {"faulty": [], "untested": [], "unknown": ""},
+            "acceptance": {
+                **{key: list(texts) for key, texts in unaccepted.items()},
+                "unknown": "",
+                "gpus": acceptance.rows(accepted),
+            },
         },
     }
 
@@ -142,6 +162,13 @@ def _part(name: str, summaries: list[str]) -> dict[str, Any]:
         "diff": {},
         "result": {},
     }
+
+
+def judged(uuid: str, reason: str = "", **changes: Any) -> JudgedGpu:
+    """Return a GPU that has passed its load test, or with changes in the record of it."""
+    identity = Identity(DRIVERS[0], "96.00.5E.00.01", "G520.0200.00.05", "692-2G520-0200-000")
+    passed = Acceptance("passed", identity, 1795320000.0, figures=FIGURES)
+    return JudgedGpu(uuid, passed._replace(**changes), reason)
 
 
 def fault(gpu_uuid: str, index: int, reason: str, xid: int | None) -> dict[str, Any]:
@@ -228,7 +255,26 @@ def _node(at: int) -> dict[str, Any]:
         else (),
         labels=labels,
         cases={broken: repair()} if at % 11 == 4 else None,
+        accepted=tuple(_accepted(at, gpus, driver)) if at % 6 != 5 else (),
     )
+
+
+def _accepted(at: int, gpus: list[dict[str, Any]], driver: str) -> Iterator[JudgedGpu]:
+    """Yield the GPUs of a node with what their last tests say; one in 40 has failed, and some have lapsed."""
+    for number, one in enumerate(gpus, 8 * at):
+        if one["mig_current"]:
+            yield JudgedGpu(one["uuid"], None, "it was never tested")
+            continue
+        speed = 1 + (number * 37 % 41 - 20) / 2000 - (0.06 if number % 40 == 7 else 0)
+        passed = judged(one["uuid"], "it was repaired after its test" if number % 23 == 9 else "")
+        entry = passed.acceptance._replace(
+            identity=Identity(driver, board=f"692-{len(one['name'])}"),
+            figures={name: value * speed for name, value in FIGURES.items()},
+        )
+        if number % 40 == 27:
+            wrong = ("memory: 32 wrong words, bits 0x80",)
+            entry = entry._replace(verdict="failed", faults=wrong)
+        yield passed._replace(acceptance=entry)
 
 
 def _given(at: int, gpus: list[dict[str, Any]]) -> Iterator[Allocation]:

@@ -54,6 +54,7 @@ def whole() -> dict[str, Any]:
         reboot=("the distribution asks for it",),
         labels={"nvidia.com/gpu.count": "2"},
         cases={SPLIT: fleets.repair(pci="0000:01:00.0")},
+        accepted=(fleets.judged(WHOLE, faults=("memory: 1 wrong word",)),),
     )
     told = {"change": "mig", "host": "ctl-1", "user": "root", "begun": "2026-11-23T15:00:00Z"}
     answer["gpu_info"] |= {"change": {**told, "failed": "timed out"}, "missing_gpus": ["0:29:0.0"]}

@@ -16,7 +16,7 @@ from ..._machine.nvml.real import open_nvml
 from ..._machine.nvml.within import LATE, within
 from ..._node.machine import facts
 from ..._repair.machine.cases import CaseFile, read_clock
-from ..record import PATH, Identity, Unaccepted, parse_record, unaccepted
+from ..record import PATH, Identity, JudgedGpu, Unaccepted, judge_gpus, parse_record
 
 ASKING = "reading the versions of the GPUs' firmware"
 
@@ -39,28 +39,37 @@ def read_identities(host: Host, addresses: t.Mapping[str, str]) -> t.Dict[str, I
     return identities
 
 
-def unaccepted_of(host: Host, gpus: t.Sequence[Gpu]) -> Unaccepted:
-    """Return the GPUs that are not accepted as they are, while NVML is open; none if no GPU was ever tested.
+def judge_gpus_of(host: Host, gpus: t.Sequence[Gpu]) -> t.Tuple[JudgedGpu, ...]:
+    """Return GPUs with what the record says of them, while NVML is open; none if no GPU was ever tested.
 
     Raises:
         NodeError: if a record is damaged.
     """
     text = host.read(PATH)
     if text is None:
-        return Unaccepted()
+        return ()
     identities = read_identities(host, {gpu.uuid: gpu.pci_bus_id for gpu in gpus})
-    return unaccepted(parse_record(text), identities, CaseFile(host).read(), read_clock())
+    return judge_gpus(parse_record(text), identities, CaseFile(host).read(), read_clock())
 
 
-def unaccepted_gpus(host: Host) -> Unaccepted:
+def unaccepted_of(host: Host, gpus: t.Sequence[Gpu]) -> Unaccepted:
+    """Return the GPUs that are not accepted as they are, while NVML is open; none if no GPU was ever tested.
+
+    Raises:
+        NodeError: if a record is damaged.
+    """
+    return Unaccepted.from_gpus(judge_gpus_of(host, gpus))
+
+
+def judge_all_gpus(host: Host) -> t.Tuple[JudgedGpu, ...]:
     """Return the same of all GPUs that answer.
 
     Raises:
         NodeError: if a record is damaged, or NVML does not answer.
     """
 
-    def ask() -> Unaccepted:
+    def ask() -> t.Tuple[JudgedGpu, ...]:
         with open_nvml() as nvml:
-            return unaccepted_of(host, nvml.gpus()[0])
+            return judge_gpus_of(host, nvml.gpus()[0])
 
-    return within(LATE, ASKING, ask) if host.exists(PATH) else Unaccepted()
+    return within(LATE, ASKING, ask) if host.exists(PATH) else ()

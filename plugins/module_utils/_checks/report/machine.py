@@ -10,8 +10,8 @@ import os
 import time
 import typing as t
 
-from ..._accept.machine.accepted import unaccepted_gpus
-from ..._accept.record import Unaccepted
+from ..._accept.machine.accepted import judge_all_gpus
+from ..._accept.record import JudgedGpu, Unaccepted
 from ..._base.errors import NodeError
 from ..._device_plugin.machine.status import ask
 from ..._driver.releases.table import parse
@@ -24,7 +24,7 @@ from ..._node.users.machine.users import gpu_users, user_of
 from ..._repair.machine import observe_node
 from ..._repair.machine.cases import CaseFile
 from ..validate.machine.driver import pending
-from . import cases, status
+from . import acceptance, cases, status
 
 Json = t.Dict[str, t.Any]
 WINDOW: int = REPAIR["argument_spec"]["window"]["default"]  # seconds, as a repair reads the log
@@ -74,12 +74,20 @@ def _cases(host: Host) -> Json:
 
 
 def _acceptance(host: Host) -> Json:
-    """Return the GPUs that are not accepted, or why that is not known."""
+    """Return which GPUs are accepted, or why that is not known."""
+    judged: t.Tuple[JudgedGpu, ...] = ()
+    unknown = ""
     try:
-        gpus, unknown = unaccepted_gpus(host), ""
+        judged = judge_all_gpus(host)
     except NodeError as error:
-        gpus, unknown = Unaccepted(), str(error)
-    return {"faulty": list(gpus.faulty), "untested": list(gpus.untested), "unknown": unknown}
+        unknown = str(error)
+    gpus = Unaccepted.from_gpus(judged)
+    return {
+        "faulty": list(gpus.faulty),
+        "untested": list(gpus.untested),
+        "unknown": unknown,
+        "gpus": acceptance.rows(judged),
+    }
 
 
 def _kernel_log(host: Host) -> t.List[str]:

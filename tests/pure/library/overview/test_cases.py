@@ -77,7 +77,7 @@ def test_a_node_tells_its_cases_and_no_more_reasons_than_are_read() -> None:
 
 def test_record_of_load_tests_that_is_damaged_is_reported() -> None:
     report = overview(FakeHost({RECORD: "{"}), BARE)["acceptance"]
-    assert (report["faulty"], report["untested"]) == ([], [])
+    assert (report["faulty"], report["untested"], report["gpus"]) == ([], [], [])
     assert report["unknown"]
     assert overview(FakeHost({}), BARE)["acceptance"]["unknown"] == ""
 

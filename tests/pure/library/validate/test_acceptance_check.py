@@ -9,7 +9,7 @@ from ansible_collections.gpu.node.plugins.module_utils._accept.record import (
     Acceptance,
     Identity,
     Unaccepted,
-    unaccepted,
+    judge_gpus,
 )
 from ansible_collections.gpu.node.plugins.module_utils._base.errors import NodeError
 from ansible_collections.gpu.node.plugins.module_utils._checks.validate.gpus import (
@@ -77,8 +77,10 @@ def test_gpus_are_told_apart_by_their_last_test() -> None:
     failed = Acceptance("failed", IDENTITY, 1.0, faults=("XID 79",))
     record = {"a": Acceptance("passed", IDENTITY, 1.0), "b": failed}
     gpus = {"a": IDENTITY, "b": IDENTITY, "c": IDENTITY}
-    assert unaccepted(record, gpus, RepairCases(), 2.0) == Unaccepted(
+    judged = judge_gpus(record, gpus, RepairCases(), 2.0)
+    assert Unaccepted.from_gpus(judged) == Unaccepted(
         ("GPU b: XID 79",), ("GPU c: it was never tested",)
     )
     moved = {"a": IDENTITY._replace(pci="0000:3b:00.0")}
-    assert "the slot was" in unaccepted(record, moved, RepairCases(), 2.0).untested[0]
+    (gpu,) = judge_gpus(record, moved, RepairCases(), 2.0)
+    assert "the slot was" in gpu.reason

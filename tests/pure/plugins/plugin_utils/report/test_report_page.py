@@ -24,6 +24,8 @@ HOSTILE = st.text() | st.sampled_from(
     ["</script><script>alert(1)</script>", "<!--<script>", "]]>", "\u2028", "@DATA@", "\ud800"]
 )
 
+SVG = "http://www.w3.org/2000/svg"  # the name of its elements, which nothing loads
+
 
 class Elements(HTMLParser):
     """The elements of a page with their attributes, and the text of each script and style."""
@@ -89,7 +91,8 @@ def test_the_policy_lets_run_what_is_in_the_page_and_nothing_else() -> None:
     ):
         digest = base64.b64encode(hashlib.sha256(of.encode()).digest()).decode()
         assert rules[kind] == f"'sha256-{digest}'"
-    assert not re.search(r"(?:src|href)=[\"'](?!#)|url\(|@import|https?://", text)
+    loads = text.replace(f'"{SVG}"', "")
+    assert not re.search(r"(?:src|href)=[\"'](?!#)|url\(|@import|https?://", loads)
     assert not [
         one
         for _tag, one in elements.found

@@ -82,6 +82,8 @@ def test_what_is_wrong_is_counted_by_node() -> None:
         "nodes": 8,
         "gpus": 10,
         "gpus_in_use": 0,
+        "gpus_accepted": 0,
+        "gpus_failed": 0,
         "mig_instances": 10,
         "mig_instances_in_use": 0,
         "drifted": 1,
