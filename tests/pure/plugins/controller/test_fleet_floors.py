@@ -5,8 +5,10 @@
 
 from __future__ import annotations
 
+import json
 import random
 import re
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -19,6 +21,7 @@ from ansible_collections.gpu.node.plugins.module_utils._accept.verdict import (
 from ansible_collections.gpu.node.plugins.plugin_utils.controller.fleet_floors import (
     COMPARED,
     MeasuredGpu,
+    compare,
     fleet_floors,
     measured_gpus,
     slow_gpus,
@@ -26,9 +29,13 @@ from ansible_collections.gpu.node.plugins.plugin_utils.controller.fleet_floors i
 from hypothesis import example, given
 from hypothesis import strategies as st
 
+from tests.fakes.accept import recorded
+
 H100 = ("H100", "692-2G520", "580.159.04")
 FLEETS, GPUS, NOISE, SLOW = 1000, 200, 0.01, 0.05
 FIGURE = "memory_gb_per_s"
+# What ``sb result diagnosis`` said of the first 20 fleets of each test below, a line of JSON each.
+RECORDED = Path(recorded.__file__).with_name("superbench.jsonl")
 
 
 def fleet(dice: random.Random, slow: int | None = None) -> list[MeasuredGpu]:
@@ -54,6 +61,26 @@ def test_slow_gpu_is_named_in_99_percent_of_fleets() -> None:
 def test_healthy_fleets_have_one_false_alarm_on_average_at_most() -> None:
     dice = random.Random(20261201)
     assert sum(len(slow_gpus(fleet(dice))) for _fleet in range(FLEETS)) <= FLEETS
+
+
+def test_superbench_names_the_same_gpus() -> None:
+    """The diagnosis of SuperBench 0.12 had the median as its baseline, and our floor as its criteria."""
+    diagnoses = [json.loads(line) for line in RECORDED.read_text("utf-8").splitlines()]
+    dices = {"slow": random.Random(20261130), "healthy": random.Random(20261201)}
+    for diagnosis in diagnoses:
+        dice = dices[diagnosis["fleet"]]
+        gpus = fleet(dice, dice.randrange(GPUS) if diagnosis["fleet"] == "slow" else None)
+        (comparison,) = compare(gpus)
+        assert comparison.median == pytest.approx(diagnosis["baseline"])
+        cut = comparison.floor / comparison.median - 1
+        assert cut == pytest.approx(float(diagnosis["criteria"].rpartition("<")[2]))
+        named = {
+            f"GPU-{8 * int(node.removeprefix('node-')) + int(rank)}"
+            for node, details in diagnosis["named"].items()
+            for rank in re.findall(rf"mem-bw/{FIGURE}:(\d+)\(", details)
+        }
+        assert {found.gpu.uuid for found in slow_gpus(gpus)} == named
+    assert sum(bool(diagnosis["named"]) for diagnosis in diagnoses) > 20
 
 
 def row(number: int, figures: Any, **changes: Any) -> dict[str, Any]:
