@@ -48,6 +48,9 @@ options:
     description:
       - The absolute paths of C(dcgmi), C(nvbandwidth), and C(all_reduce_perf) by their names, for O(level=standard). A
         tool without a path here is the one on root's C(PATH). An empty path leaves a tool out.
+      - A dictionary in place of the path has the C(image) of a container, and the tool's C(path) there if it is not on
+        the image's C(PATH). The first of podman, docker, and nerdctl that has the image runs it, without a network.
+        Nothing is pulled.
     type: dict
     default: {}
   dcgm_level:

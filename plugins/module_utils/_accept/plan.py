@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import difflib
 import math
+import re
 import typing as t
 
 from .._base.errors import InputError, NodeError
@@ -25,6 +26,7 @@ ALWAYS, NEVER = "always", "never"
 LOAD_TEST = "load test"
 MIG = "it is in MIG mode, and whole GPUs are tested: make a layout without MIG devices first"
 CLOSED = "its compute mode keeps every process out: set compute_mode to default first"
+IMAGE = re.compile(r"[A-Za-z0-9][A-Za-z0-9._/:@-]{0,499}")
 HINT = "run gpu.node.repair, or replace the GPU; docs/repair/accept.md says what each fault means"
 
 
@@ -39,6 +41,13 @@ class AcceptState(t.NamedTuple):
     gate: t.Optional[GateState] = None
 
 
+class ToolSource(t.NamedTuple):
+    """Where a tool is: its path on the node, or in a container image. Without a path it is on that of root."""
+
+    path: str = ""
+    image: str = ""
+
+
 class AcceptOptions(t.NamedTuple):
     """What is asked for.
 
@@ -49,8 +58,8 @@ class AcceptOptions(t.NamedTuple):
         duration: Seconds of each kernel of arithmetic.
         level: How much to test.
         dcgm_level: The level of dcgmi diag.
-        tools: The paths of tools by their names, empty for a tool that is left out.
-        tests: Whether anything is tested.
+    tools: t.Mapping[str, t.Optional[ToolSource]] = {}
+    tests: bool = True
     """
 
     floors: t.Mapping[str, float] = {}
@@ -59,7 +68,7 @@ class AcceptOptions(t.NamedTuple):
     duration: int = 10
     level: str = QUICK
     dcgm_level: int = 2
-    tools: t.Mapping[str, str] = {}
+    tools: t.Mapping[str, t.Optional[ToolSource]] = {}
     tests: bool = True
 
     @property
@@ -67,7 +76,7 @@ class AcceptOptions(t.NamedTuple):
         """How much has to be tested."""
         if self.level != STANDARD:
             return RequiredLevel()
-        tools = tuple(name for name in TOOLS if self.tools.get(name) != "")
+        tools = tuple(name for name in TOOLS if self.tools.get(name, ToolSource()) is not None)
         return RequiredLevel(STANDARD, self.dcgm_level if DCGMI in tools else 0, tools)
 
 
@@ -75,7 +84,7 @@ def parse_options(params: t.Mapping[str, t.Any]) -> AcceptOptions:
     """Return the options of the module.
 
     Raises:
-        InputError: if a floor is of no figure or no number, a time is negative, or a tool is not known or no path.
+        InputError: if a floor is of no figure or no number, a time is negative, or a tool is not known or is nowhere.
     """
     known = [*FIGURES.values(), *TOOL_FIGURES]
     for name, floor in params["floors"].items():
@@ -113,13 +122,32 @@ def parse_options(params: t.Mapping[str, t.Any]) -> AcceptOptions:
     return options
 
 
-def _parse_tools(tools: t.Mapping[t.Any, t.Any]) -> t.Dict[str, str]:
-    for name, path in tools.items():
+def _parse_tools(tools: t.Mapping[t.Any, t.Any]) -> t.Dict[str, t.Optional[ToolSource]]:
+    sources: t.Dict[str, t.Optional[ToolSource]] = {}
+    for name, value in tools.items():
         if name not in TOOLS:
             raise InputError.of("tools", name, f"one of {', '.join(TOOLS)}")
-        if not isinstance(path, str) or (path and not path.startswith("/")):
-            raise InputError.of(f"tools.{name}", path, "an absolute path, or empty to leave it out")
-    return dict(tools)
+        if isinstance(value, dict):
+            sources[name] = _parse_image(name, value)
+        elif isinstance(value, str) and (not value or value.startswith("/")):
+            sources[name] = ToolSource(value) if value else None
+        else:
+            expected = "an absolute path, an image, or empty to leave it out"
+            raise InputError.of(f"tools.{name}", value, expected)
+    return sources
+
+
+def _parse_image(name: str, value: t.Mapping[t.Any, t.Any]) -> ToolSource:
+    image, path = value.get("image"), value.get("path", "")
+    if not set(value) <= {"image", "path"} or not isinstance(image, str):
+        raise InputError.of(f"tools.{name}", value, "an image, and its path in it if you like")
+    if not IMAGE.fullmatch(image):
+        expected = "the name of an image, such as registry.example.org/gpu-tests:1"
+        raise InputError.of(f"tools.{name}.image", image, expected)
+    if not isinstance(path, str) or (path and not path.startswith("/")):
+        expected = "an absolute path, or empty for what is on the image's path"
+        raise InputError.of(f"tools.{name}.path", path, expected)
+    return ToolSource(path, image)
 
 
 def reason(state: AcceptState, gpu: ResetGpu, options: AcceptOptions) -> str:

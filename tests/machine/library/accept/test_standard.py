@@ -9,7 +9,10 @@ from typing import Any
 
 import pytest
 from ansible_collections.gpu.node.plugins.module_utils._accept.machine.tools import ToolProcesses
-from ansible_collections.gpu.node.plugins.module_utils._accept.plan import AcceptOptions
+from ansible_collections.gpu.node.plugins.module_utils._accept.plan import (
+    AcceptOptions,
+    ToolSource,
+)
 from ansible_collections.gpu.node.plugins.module_utils._accept.record import PATH
 from ansible_collections.gpu.node.plugins.module_utils._machine.host import Host
 from ansible_collections.gpu.node.plugins.module_utils._repair.reset.state import ResetGpu
@@ -39,7 +42,7 @@ def tools(node: AcceptScene, **names: str) -> dict[str, str]:
     }
 
 
-def run(node: AcceptScene, paths: dict[str, str], **params: Any) -> dict[str, Any]:
+def run(node: AcceptScene, paths: dict[str, Any], **params: Any) -> dict[str, Any]:
     return node.run(level="standard", tools=paths, **params)
 
 
@@ -144,9 +147,9 @@ def test_gpu_that_fails_the_load_test_is_left_out_of_the_tools(node: AcceptScene
 def test_links_to_a_gpu_that_fails_the_load_test_are_left_out_of_the_tools(
     node: AcceptScene,
 ) -> None:
-    left_out = {"dcgmi": "", "all_reduce_perf": ""}
-    path = node.tool("nvbandwidth", BANDWIDTH["one_gpu"].run)
-    options = AcceptOptions(level="standard", tools={**left_out, "nvbandwidth": path})
+    left_out = {"dcgmi": None, "all_reduce_perf": None}
+    source = ToolSource(node.tool("nvbandwidth", BANDWIDTH["one_gpu"].run))
+    options = AcceptOptions(level="standard", tools={**left_out, "nvbandwidth": source})
     pairs = (("GPU-0", "GPU-1"), ("GPU-1", "GPU-0"))
     gpu = ResetGpu(GpuSigns("GPU-0"), "0000:19:00.0")
     result = ToolProcesses(Host(), options, pairs).test([gpu])["nvbandwidth"]
@@ -174,6 +177,9 @@ def test_tool_that_is_not_there_is_no_pass_unless_it_is_left_out(node: AcceptSce
     answer = run(node, paths)
     assert verdicts(answer) == ["incomplete"] * 2
     assert "not measured: dcgmi diag (it is not installed" in answer["failed"]
+    image = {"image": "registry.example.org/gpu-tests:1"}
+    answer = run(node, {**paths, "dcgmi": image})
+    assert "not measured: dcgmi diag (none of podman, docker, nerdctl is" in answer["failed"]
     answer = run(node, {**paths, "dcgmi": ""})
     assert answer["accepted"]
     assert set(answer["gpus"][0]["tools"]) == {"nvbandwidth", "all_reduce_perf"}
@@ -200,14 +206,19 @@ def test_floors_of_figures_of_tools(node: AcceptScene) -> None:
     [
         ({"dcgm": "/usr/bin/dcgmi"}, "tools: 'dcgm' is not valid: expected one of dcgmi"),
         ({"dcgmi": "dcgmi"}, "tools.dcgmi: 'dcgmi' is not valid: expected an absolute path"),
-        ({"dcgmi": 1}, "tools.dcgmi: 1 is not valid"),
+        ({"dcgmi": 1}, "tools.dcgmi: 1 is not valid: expected an absolute path, an image, or"),
+        ({"dcgmi": {"path": "/x"}}, "tools.dcgmi: {'path': '/x'} is not valid: expected an image"),
+        ({"dcgmi": {"image": "i", "args": []}}, "is not valid: expected an image, and its path"),
+        ({"dcgmi": {"image": "--privileged"}}, "tools.dcgmi.image: '--privileged' is not valid"),
+        ({"dcgmi": {"image": ""}}, "tools.dcgmi.image: '' is not valid: expected the name of an"),
+        ({"dcgmi": {"image": "i", "path": "-x"}}, "tools.dcgmi.path: '-x' is not valid"),
         (
             {"dcgmi": "", "nvbandwidth": "", "all_reduce_perf": ""},
             "expected a tool that is not left out",
         ),
     ],
 )
-def test_bad_tools_are_refused(node: AcceptScene, paths: dict[str, str], text: str) -> None:
+def test_bad_tools_are_refused(node: AcceptScene, paths: dict[str, Any], text: str) -> None:
     answer = run(node, paths)
     assert text in answer["failed"]
     assert not answer["changed"]
