@@ -114,6 +114,8 @@ def podman_machine(root: Path) -> Iterator[ToolMachine]:
     (root / "var/run").symlink_to("/run")
     for name in ("passwd", "group"):
         node.put(f"/etc/{name}", Path("/etc", name).read_text())
+    # Its locks are not those in /dev/shm, which it shares with the podman of the machine itself.
+    node.put("/etc/containers/containers.conf", '[engine]\nlock_type = "file"\n')
     node.put("/etc/containers/policy.json", '{"default": [{"type": "insecureAcceptAnything"}]}')
     runc = shutil.which("runc", path="/usr/sbin:/usr/bin")
     command = ["podman", *MACHINE, f"--runtime={runc}"]
