@@ -118,7 +118,9 @@ def parse_options(params: t.Mapping[str, t.Any]) -> AcceptOptions:
         params["test"] != NEVER,
     )
     if level == STANDARD and not options.required.tools:
-        raise InputError.of("tools", tools, "a tool that is not left out, at level standard")
+        raise InputError.of(
+            "tools", params["tools"], "a tool that is not left out, at level standard"
+        )
     return options
 
 

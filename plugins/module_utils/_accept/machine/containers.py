@@ -17,8 +17,7 @@ from ..plan import ToolSource
 from ..tools.findings import ToolRun
 from .commands import Commands
 
-PODMAN = "podman"
-RUNTIMES = (PODMAN, "docker", "nerdctl")
+PODMAN, _DOCKER, NERDCTL = RUNTIMES = ("podman", "docker", "nerdctl")
 NAME = "gpu-node-accept"
 CDI_KIND = "nvidia.com/gpu"
 CDI_FOLDERS = ("/etc/cdi", "/var/run/cdi")
@@ -98,14 +97,13 @@ class ToolContainer:
         raise NodeError(f"its image is not on the node: run {pull} there")
 
     def _device_options(self, host: Host, uuids: t.Sequence[str]) -> t.List[str]:
+        runtime = os.path.basename(self._runtime)
         paths = (f"{folder}/{name}" for folder in CDI_FOLDERS for name in host.listdir(folder))
         texts = [text for text in map(host.read, paths) if text and CDI_KIND in text]
-        if any(all(uuid in text for uuid in uuids) for text in texts):
-            return [
-                f"--env={NO_OTHERS}",
-                *(f"--device={CDI_KIND}={uuid}" for uuid in uuids),
-            ]
-        if os.path.basename(self._runtime) == PODMAN:
+        named = any(all(uuid in text for uuid in uuids) for text in texts)
+        if named and runtime != NERDCTL:  # not all of its releases know CDI
+            return [f"--env={NO_OTHERS}", *(f"--device={CDI_KIND}={uuid}" for uuid in uuids)]
+        if runtime == PODMAN:
             raise NodeError(
                 "no CDI specification has the GPUs by their UUIDs: run the role gpu.node.cdi"
             )

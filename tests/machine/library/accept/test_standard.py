@@ -214,7 +214,7 @@ def test_floors_of_figures_of_tools(node: AcceptScene) -> None:
         ({"dcgmi": {"image": "i", "path": "-x"}}, "tools.dcgmi.path: '-x' is not valid"),
         (
             {"dcgmi": "", "nvbandwidth": "", "all_reduce_perf": ""},
-            "expected a tool that is not left out",
+            "tools: {'dcgmi': '', 'nvbandwidth': '', 'all_reduce_perf': ''} is not valid: expected a tool that is",
         ),
     ],
 )

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 from collections.abc import Iterator, Mapping
@@ -28,11 +29,13 @@ from ansible_collections.gpu.node.plugins.module_utils._repair.reset.state impor
 from ansible_collections.gpu.node.plugins.module_utils._repair.signs import GpuSigns
 
 from tests.fakes.accept import recorded
-from tests.fakes.runtime.genuine_runtimes import runs_containers
+from tests.fakes.runtime.genuine_runtimes import NEWEST, GenuineRuntimes, runs_containers
 from tests.fakes.runtime.tool_images import (
     GPUS,
     IMAGE,
     SHELL,
+    SPEC,
+    ToolHost,
     ToolMachine,
     docker_machine,
     podman_machine,
@@ -191,6 +194,20 @@ def test_gpus_without_a_specification_are_asked_for_by_docker_alone(machine: Too
         assert run.status == 125
         assert "could not select device driver" in run.output
         assert "[[gpu]]" in run.output
+
+
+def test_nerdctl_is_asked_by_its_option_gpus(tmp_path: Path) -> None:
+    """The script in its place prints what it is asked."""
+    node = GenuineRuntimes(tmp_path, NEWEST)
+    node.put("/etc/cdi/nvidia.json", json.dumps(SPEC))
+    node.put("/client/nerdctl", '#!/bin/sh\necho "$*"\n')
+    client = tmp_path / "client/nerdctl"
+    client.chmod(0o755)
+    container = ToolContainer(ToolHost(node, client), "nvbandwidth", OF_IMAGE, GPUS[:2])
+    run = container.run(["-j"], {"A": "1"}, 300.0)
+    assert '--gpus="device=GPU-0,GPU-1"' in run.output.split()
+    assert "--device" not in run.output
+    assert run.output.endswith(f"--env=A=1 --entrypoint=nvbandwidth {IMAGE} -j\n")
 
 
 def test_without_a_container_runtime_the_reason_says_what_helps() -> None:
