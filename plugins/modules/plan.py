@@ -181,6 +181,7 @@ status:
       description:
         - The GPUs whose last load test by M(gpu.node.accept) found faults, in C(faulty), and those that were not tested
           as they are, in C(untested), both with the reason. C(unknown) is why that is not known.
+          C(held) is what the gate of the node holds, and C(override) why an operator has let GPUs in.
         - In C(gpus) each GPU of a node that was tested, with C(gpu), its C(state), which is V(accepted), V(failed), or
           V(untested), and the C(reason) why it is not accepted as it is. Also the C(verdict), C(level), C(board),
           C(driver), C(faults), and C(figures) of its last test, and when that was in C(at), in seconds since 1970.

@@ -87,6 +87,28 @@ def held(gate: t.Optional[Gate], boot: str) -> Quarantine:
     )
 
 
+class GateReport(t.NamedTuple):
+    """What a gate holds, as texts, and the reason of an operator who has let GPUs in, empty if none has."""
+
+    held: t.Tuple[str, ...] = ()
+    override: str = ""
+
+
+def report_gate(text: t.Optional[str], boot: str) -> GateReport:
+    """Return what the file of a gate says in a boot, given by its ID.
+
+    Raises:
+        NodeError: if the file is damaged.
+    """
+    gate = parse_gate(text)
+    entries = held(gate, boot)
+    named = {"all GPUs": entries.node} if entries.node else entries.gpus
+    return GateReport(
+        tuple(f"{name}: {entry.reason}" for name, entry in named.items()),
+        gate.override.reason if gate and gate.override else "",
+    )
+
+
 def with_held(quarantine: Quarantine, gate: Quarantine) -> Quarantine:
     """Return a quarantine with what a gate holds besides."""
     return Quarantine({**gate.gpus, **quarantine.gpus}, quarantine.node or gate.node)

@@ -161,6 +161,9 @@ def _warnings(answer: Answer) -> t.List[str]:
     acceptance = status.get("acceptance") or {}
     untested = [f"not accepted: {text}" for text in acceptance.get("untested", ())]
     untested += [text for text in (acceptance.get("unknown"),) if text]
+    untested += [f"held by the gate: {text}" for text in acceptance.get("held", ())]
+    if acceptance.get("override"):
+        untested.append(f"let in by an operator, though not accepted: {acceptance['override']}")
     return list(dict.fromkeys([*of_parts, *status.get("kernel_log", ()), *untested]))
 
 

@@ -17,7 +17,9 @@ from ..._device_plugin.machine.status import ask
 from ..._driver.releases.table import parse
 from ..._generated.repair import SPEC as REPAIR
 from ..._machine.host import Host
-from ..._node.machine.facts import os_release
+from ..._node.gate import PATH as GATE
+from ..._node.gate import GateReport, report_gate
+from ..._node.machine.facts import BOOT_ID, os_release
 from ..._node.users.allocated import Allocation
 from ..._node.users.machine import allocated
 from ..._node.users.machine.users import gpu_users, user_of
@@ -76,9 +78,10 @@ def _cases(host: Host) -> Json:
 def _acceptance(host: Host) -> Json:
     """Return which GPUs are accepted, or why that is not known."""
     judged: t.Tuple[JudgedGpu, ...] = ()
-    unknown = ""
+    unknown, gate = "", GateReport()
     try:
         judged = judge_all_gpus(host)
+        gate = report_gate(host.read(GATE), (host.read(BOOT_ID) or "").strip())
     except NodeError as error:
         unknown = str(error)
     gpus = Unaccepted.from_gpus(judged)
@@ -86,6 +89,8 @@ def _acceptance(host: Host) -> Json:
         "faulty": list(gpus.faulty),
         "untested": list(gpus.untested),
         "unknown": unknown,
+        "held": list(gate.held),
+        "override": gate.override,
         "gpus": acceptance.rows(judged),
     }
 

@@ -23,7 +23,7 @@ from ..._machine.host import Host
 from ..._machine.nvml.real import Nvml, open_nvml
 from ..._machine.nvml.within import LATE, within
 from ..._node.gate import PATH as GATE
-from ..._node.gate import held, parse_gate
+from ..._node.gate import report_gate
 from ..._node.machine.facts import BOOT_ID, gpus, recorded_gpus
 from ..._node.machine.in_service import standing
 from ..._node.machine.quarantine import QuarantineFile, seen
@@ -167,14 +167,8 @@ class ValidateCapability:
     def _unaccepted(self, answering: t.Sequence[Gpu]) -> NotAccepted:
         host = self._host
         try:
-            gate = parse_gate(host.read(GATE))
-            entries = held(gate, (host.read(BOOT_ID) or "").strip())
-            named = {"all": entries.node, **entries.gpus} if entries.node else entries.gpus
-            return NotAccepted(
-                unaccepted_of(host, answering),
-                held=tuple(f"{name}: {entry.reason}" for name, entry in named.items()),
-                override=gate.override.reason if gate and gate.override else "",
-            )
+            gate = report_gate(host.read(GATE), (host.read(BOOT_ID) or "").strip())
+            return NotAccepted(unaccepted_of(host, answering), gate=gate)
         except NodeError as error:
             return NotAccepted(problem=error)
 

@@ -11,6 +11,7 @@ from ..._accept.record import Unaccepted
 from ..._base.errors import NodeError
 from ..._base.gpu import Gpu, MigDevice, Process
 from ..._base.text.shown import counted
+from ..._node.gate import GateReport
 from ..._node.gpu_record import NOT_RECORDED, Gpus
 from ..._node.quarantine import EMPTY, Quarantine
 from .check import FAILED as FAILED_CHECK
@@ -48,15 +49,11 @@ NOTHING_ASIDE = SetAside()
 
 
 class NotAccepted(t.NamedTuple):
-    """The GPUs that are not accepted as they are, or why that is not known; nothing where none was ever tested.
-
-    ``held`` are texts for what the node's gate holds, and ``override`` is why an operator has let GPUs in.
-    """
+    """The GPUs that are not accepted as they are, or why that is not known; nothing where none was ever tested."""
 
     gpus: Unaccepted = Unaccepted()
     problem: t.Optional[NodeError] = None
-    held: t.Tuple[str, ...] = ()
-    override: str = ""
+    gate: GateReport = GateReport()
 
 
 class GpuState(t.NamedTuple):
@@ -155,11 +152,11 @@ def acceptance(state: NotAccepted) -> t.List[Check]:
     """Check that the GPUs of a node where some were tested under load are accepted: faults fail it, and a gate."""
     if state.problem:
         return [Check(ACCEPTANCE, FAILED_CHECK, *_parts(state.problem))]
-    if state.override:
-        cause = f"an operator has let in GPUs that were not accepted: {state.override}"
+    if state.gate.override:
+        cause = f"an operator has let in GPUs that were not accepted: {state.gate.override}"
         return [judged(ACCEPTANCE, cause, "run gpu.node.accept", fails=False)]
-    if state.held:
-        cause = f"the gate holds GPUs back{few(state.held)}"
+    if state.gate.held:
+        cause = f"the gate holds GPUs back{few(state.gate.held)}"
         return [
             judged(ACCEPTANCE, cause, "run gpu.node.accept; after a fault, gpu.node.repair first")
         ]

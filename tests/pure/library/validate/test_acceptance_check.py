@@ -16,6 +16,7 @@ from ansible_collections.gpu.node.plugins.module_utils._checks.validate.gpus imp
     NotAccepted,
     acceptance,
 )
+from ansible_collections.gpu.node.plugins.module_utils._node.gate import GateReport
 from ansible_collections.gpu.node.plugins.module_utils._repair.case import RepairCases
 
 IDENTITY = Identity("580.159.04", pci="0000:19:00.0")
@@ -51,7 +52,7 @@ def test_gpu_that_was_not_tested_as_it_is_is_a_warning() -> None:
 
 
 def test_gate_that_holds_a_gpu_fails_validation() -> None:
-    held = NotAccepted(held=("GPU-a: not accepted: it was never tested",))
+    held = NotAccepted(gate=GateReport(("GPU-a: not accepted: it was never tested",)))
     (check,) = acceptance(held)
     assert (check.state, str(check)) == (
         "failed",
@@ -61,7 +62,9 @@ def test_gate_that_holds_a_gpu_fails_validation() -> None:
 
 
 def test_gpus_that_an_operator_has_let_in_are_a_warning() -> None:
-    (check,) = acceptance(NotAccepted(Unaccepted(("GPU a: XID 79",)), override="deadline"))
+    (check,) = acceptance(
+        NotAccepted(Unaccepted(("GPU a: XID 79",)), gate=GateReport(override="deadline"))
+    )
     assert (check.state, check.cause) == (
         "warning",
         "an operator has let in GPUs that were not accepted: deadline",

@@ -208,10 +208,17 @@ def test_gpus_that_are_not_accepted_are_named() -> None:
         "faulty": ["GPU a: memory: 1 wrong word"],
         "untested": ["GPU b: it was never tested"],
         "unknown": "NVML is slow",
+        "held": ["GPU-b: not accepted: it was never tested"],
+        "override": "deadline",
     }
     (node,) = report({"n": answer})["nodes"]
     assert "load test of GPU a: memory: 1 wrong word" in node["unhealthy"]
-    assert node["warnings"][-2:] == ["not accepted: GPU b: it was never tested", "NVML is slow"]
+    assert node["warnings"][-4:] == [
+        "not accepted: GPU b: it was never tested",
+        "NVML is slow",
+        "held by the gate: GPU-b: not accepted: it was never tested",
+        "let in by an operator, though not accepted: deadline",
+    ]
 
 
 def test_a_node_can_t_spoil_the_names_of_another_s_gpus() -> None:
