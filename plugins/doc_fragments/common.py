@@ -104,8 +104,10 @@ options:
       - V(cordoned) lets no new pod onto the node, V(drained) evicts its pods as well, and V(uncordoned) gives it back.
         V(evicted) evicts the pods in O(names) alone and leaves the node as it is.
       - A node that somebody else has cordoned stays cordoned with V(uncordoned), and a warning says so.
+      - V(held) gives the node the taint C(gpu.node/not-accepted:NoSchedule), and V(admitted) removes it. Neither
+        changes another taint, nor fails where the node is not in the cluster yet.
     type: str
-    choices: [cordoned, drained, uncordoned, evicted]
+    choices: [cordoned, drained, uncordoned, evicted, held, admitted]
     default: drained
   node: {description: The node's name in the cluster., type: str, required: true}
   kubeconfig:

@@ -22,6 +22,8 @@ description:
     not there, pods that nothing would make again.
   - Keeps in the annotation C(gpu.node/cordoned) that it cordoned the node. A run that was killed is taken up by the
     next one, and V(uncordoned) gives back only what this module cordoned.
+  - Taints a node whose GPUs are not accepted, and removes that taint again. The kubelet may not change the taints of
+    its node, so this needs the kubeconfig, too.
 requirements:
   - kubernetes 24 or later on the controller (C(pip install kubernetes))
 extends_documentation_fragment:
@@ -61,6 +63,14 @@ EXAMPLES = r"""
     kubeconfig: ~/.kube/config
   delegate_to: localhost
   become: false
+
+- name: Keep pods away until the node's GPUs are accepted
+  gpu.node.drain:
+    state: held
+    node: "{{ inventory_hostname }}"
+    kubeconfig: ~/.kube/config
+  delegate_to: localhost
+  become: false
 """
 
 RETURN = r"""
@@ -69,6 +79,14 @@ node:
   returned: success
   type: str
   sample: node-1
+joined:
+  description: Whether the cluster has the node, which only O(state=held) and O(state=admitted) do not ask for.
+  returned: success
+  type: bool
+held:
+  description: Whether the node has the taint C(gpu.node/not-accepted:NoSchedule).
+  returned: success
+  type: bool
 cordoned:
   description: Whether the node is unschedulable, no matter who made it so.
   returned: success

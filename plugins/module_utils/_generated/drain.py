@@ -11,7 +11,7 @@ SPEC: t.Dict[str, t.Any] = {
     "argument_spec": {
         "state": {
             "type": "str",
-            "choices": ["cordoned", "drained", "uncordoned", "evicted"],
+            "choices": ["cordoned", "drained", "uncordoned", "evicted", "held", "admitted"],
             "default": "drained",
         },
         "node": {"type": "str", "required": True},

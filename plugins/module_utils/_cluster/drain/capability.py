@@ -31,8 +31,9 @@ from .machine import Evictions, refusal
 from .node import DrainNode
 from .triage import ALL, Rules, Triage, triage
 
-CORDONED, DRAINED, UNCORDONED, EVICTED = STATES = ("cordoned", "drained", "uncordoned", "evicted")
-DRAINS = (DRAINED, EVICTED)
+CORDONED, DRAINED, UNCORDONED, EVICTED = ("cordoned", "drained", "uncordoned", "evicted")
+HELD, ADMITTED = "held", "admitted"
+DRAINS, TAINTS = (DRAINED, EVICTED), (HELD, ADMITTED)
 LONGEST = 1000  # characters of an annotation
 
 
@@ -44,7 +45,7 @@ class DrainState(t.NamedTuple):
 
 
 class DrainCapability:
-    """Keeps a node of a cluster cordoned, or drained too, or gives it back."""
+    """Keeps a node of a cluster cordoned, drained or tainted, or gives it back."""
 
     name = "drain"
 
@@ -103,19 +104,26 @@ class DrainCapability:
         except ApiError as error:
             if error.status != MISSING:
                 raise
+            if self._params["state"] in TAINTS:
+                return DrainNode(self._node, "", joined=False)
             raise self._unknown() from error
 
     def _unknown(self) -> NodeError:
-        names: t.List[str] = []
-        try:
-            names = self._api.nodes()
-            expected = f"one of its {len(names)} nodes"
-        except ApiError:  # the right to list them is not asked for
-            expected = "the name of one of its nodes"
-        near = nodes.near(self._node, names)
+        names = self._names()
+        expected = (
+            "the name of one of its nodes" if names is None else f"one of its {len(names)} nodes"
+        )
+        near = nodes.near(self._node, names or [])
         error = InputError.of("node", self._node, f"{expected} of {self._api.server}")
         error.hint = f"near it are {', '.join(near)}" if near else "see kubectl get nodes"
         return error
+
+    def _names(self) -> t.Optional[t.List[str]]:
+        """Return the names of the cluster's nodes, None without the right to list them, which is not asked for."""
+        try:
+            return self._api.nodes()
+        except ApiError:
+            return None
 
     def _triage(self, finish: bool) -> Triage:
         params = self._params
@@ -183,6 +191,9 @@ class DrainCapability:
             names, seconds = ", ".join(map(str, state.pods.to_go)), self._params["wait_for_jobs"]
             first = f"once jobs had {seconds} s to finish, " if state.pods.finishing else ""
             steps.append(Step("drain", f"{first}evict {names} from node {self._node}"))
+        if self._params["state"] in TAINTS:
+            before, after = self._taints(state.node)
+            return Plan(tuple(steps), before, after, warnings=tuple(self._warnings(state)))
         before = _shown(state.node, state.pods)
         after = _shown(state.node, Triage())
         if self._params["state"] != EVICTED:
@@ -205,6 +216,16 @@ class DrainCapability:
             "quarantined": "" if self._quarantine else _reason(node.quarantined, ": "),
         }
 
+    def _taints(self, node: DrainNode) -> t.Tuple[t.Dict[str, t.Any], t.Dict[str, t.Any]]:
+        """Return the taints of a node before and after the plan."""
+        patch = self._patch(node)
+        planned = patch["spec"]["taints"] if patch else node.taints
+        before, after = (
+            {"taints": [nodes.describe_taint(taint) for taint in taints]}
+            for taints in (node.taints, planned)
+        )
+        return before, after
+
     @property
     def _wants_cordon(self) -> bool:
         return self._params["state"] in (CORDONED, DRAINED)
@@ -214,6 +235,8 @@ class DrainCapability:
         if self._wants_cordon:
             note, failure = self._note, self._failure
             return nodes.cordon(node, note, failure, _timestamp(), quarantine=quarantine)
+        if self._params["state"] in TAINTS:
+            return nodes.hold(node) if self._params["state"] == HELD else nodes.admit(node)
         if self._params["state"] == EVICTED:
             return {}
         return nodes.uncordon(node, quarantine=quarantine)
@@ -222,6 +245,11 @@ class DrainCapability:
         patch = self._patch(node)
         if not patch:
             return []
+        if self._params["state"] in TAINTS:
+            taint = f"{nodes.NOT_ACCEPTED}:{nodes.NO_SCHEDULE}"
+            if self._params["state"] == HELD:
+                return [Step("taint", f"taint node {node.name} with {taint}")]
+            return [Step("untaint", f"remove the taint {taint} of node {node.name}")]
         if "spec" in patch:
             verb = "cordon" if self._wants_cordon else "uncordon"
             return [Step(verb, f"{verb} node {node.name}")]
@@ -233,6 +261,11 @@ class DrainCapability:
     def _warnings(self, state: DrainState) -> t.Iterator[str]:
         node = state.node
         yield from self._api.warnings
+        if not node.joined:
+            near = nodes.near(self._node, self._names() or [])
+            others = f"; near its name are {', '.join(near)}" if near else ""
+            if near or self._params["state"] == HELD:
+                yield f"node {node.name} is not in the cluster {self._api.server} yet and has no taint{others}"
         uncordons = self._params["state"] == UNCORDONED
         stays = node.stays(quarantine=self._quarantine) if uncordons else ""
         if stays and node.unschedulable:
@@ -297,6 +330,8 @@ class DrainCapability:
         planned = not self._begun and plan.steps
         answer = {
             "node": state.node.name,
+            "joined": state.node.joined,
+            "held": state.node.held,
             "cordoned": state.node.unschedulable,
             "cordoned_by_us": state.node.ours,
             "evicted": [*map(str, state.pods.to_go)] if planned else self._evictions.evicted,
@@ -328,8 +363,9 @@ def _check(params: t.Mapping[str, t.Any]) -> None:
     if params["failure"] and params["state"] != CORDONED:
         expected = f"nothing, since state is {params['state']}"
         raise InputError.of("failure", params["failure"], expected)
-    if params["quarantine"] and params["state"] == DRAINED:
-        raise InputError.of("quarantine", True, "false with state drained, or state cordoned")
+    if params["quarantine"] and params["state"] in (DRAINED, *TAINTS):
+        expected = f"false with state {params['state']}, or state cordoned"
+        raise InputError.of("quarantine", True, expected)
 
 
 def _timestamp() -> str:

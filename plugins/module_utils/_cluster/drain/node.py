@@ -1,7 +1,7 @@
 # Copyright (c) 2026, the gpu.node authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""A Node object: who has cordoned it, and the patches that cordon and uncordon it."""
+"""A Node object: who has cordoned it, and the patches that cordon, uncordon, taint and untaint it."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from ..pods import Json
 
 CORDONED, FAILED = "gpu.node/cordoned", "gpu.node/failed"
 QUARANTINED = "gpu.node/quarantined"
+NOT_ACCEPTED, NO_SCHEDULE = "gpu.node/not-accepted", "NoSchedule"
 MANAGER = "gpu-node-drain"  # the field manager of our changes
 
 
@@ -20,7 +21,8 @@ MANAGER = "gpu-node-drain"  # the field manager of our changes
 class DrainNode:
     """A node; ``cordoned``, ``failed`` and ``quarantined`` are our annotations, empty if it has none.
 
-    ``managers`` are the field managers that made it unschedulable, as far as the API server knows.
+    ``managers`` are the field managers that made it unschedulable, as far as the API server knows. ``joined`` is
+    whether the cluster has the node.
     """
 
     name: str
@@ -30,6 +32,13 @@ class DrainNode:
     failed: str = ""
     quarantined: str = ""
     managers: t.FrozenSet[str] = frozenset()
+    taints: t.Tuple[Json, ...] = ()
+    joined: bool = True
+
+    @property
+    def held(self) -> bool:
+        """Return whether it has our taint."""
+        return any(map(_is_ours, self.taints))
 
     @property
     def ours(self) -> bool:
@@ -73,6 +82,7 @@ def read(answer: Json) -> DrainNode:
         failed=str(annotations.get(FAILED) or ""),
         quarantined=str(annotations.get(QUARANTINED) or ""),
         managers=frozenset(managers),
+        taints=tuple(dict(taint) for taint in spec.get("taints") or ()),
     )
 
 
@@ -114,6 +124,35 @@ def uncordon(node: DrainNode, *, quarantine: bool = False) -> t.Dict[str, t.Any]
     back = node.ours and not node.stays(quarantine=quarantine)
     obsolete = {key: None for key, value in there.items() if value}
     return _patch(node, obsolete, False if back else None)
+
+
+def hold(node: DrainNode) -> t.Dict[str, t.Any]:
+    """Return the patch that adds our taint, empty if the node has it or is not in the cluster yet."""
+    if node.held or not node.joined:
+        return {}
+    return _patch_taints(node, [*node.taints, {"key": NOT_ACCEPTED, "effect": NO_SCHEDULE}])
+
+
+def admit(node: DrainNode) -> t.Dict[str, t.Any]:
+    """Return the patch that removes our taint and no other, empty if the node does not have it."""
+    if not node.held:
+        return {}
+    return _patch_taints(node, [taint for taint in node.taints if not _is_ours(taint)])
+
+
+def describe_taint(taint: Json) -> str:
+    """Return a taint as kubectl writes it."""
+    value = f"={taint['value']}" if taint.get("value") else ""
+    return f"{taint.get('key')}{value}:{taint.get('effect')}"
+
+
+def _is_ours(taint: Json) -> bool:
+    return (taint.get("key"), taint.get("effect")) == (NOT_ACCEPTED, NO_SCHEDULE)
+
+
+def _patch_taints(node: DrainNode, taints: t.Sequence[Json]) -> t.Dict[str, t.Any]:
+    """Return a patch of all taints, since the server takes their list as a whole, for this version of the node."""
+    return {"metadata": {"resourceVersion": node.version}, "spec": {"taints": list(taints)}}
 
 
 def _patch(

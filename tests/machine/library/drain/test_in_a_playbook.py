@@ -60,7 +60,7 @@ def play(tmp_path: Path) -> Play:
         tasks = [task(one) for one in files]
         kept = {
             name: f"{{{{ __common_{name} | default({{}}) }}}}"
-            for name in ("drained", "cordoned", "uncordoned")
+            for name in ("drained", "cordoned", "uncordoned", "held", "admitted")
         }
         copy = {"dest": str(results), "content": "{{ kept | to_json }}", "mode": "0644"}
         tasks.append(
@@ -144,9 +144,10 @@ def test_a_name_of_its_own_in_the_cluster_is_taken(cluster: Cluster, play: Play)
 
 
 def test_without_a_kubeconfig_nothing_is_asked(cluster: Cluster, play: Play) -> None:
-    found, said = play("drain", "cordon_failed", "uncordon", gpu_nodes_failure="it broke")
+    files = ("drain", "cordon_failed", "uncordon", "hold_node", "admit_node")
+    found, said = play(*files, gpu_nodes_failure="it broke")
     assert "failed=0" in said
-    assert [one["skipped"] for one in found.values()] == [True] * 3
+    assert [one["skipped"] for one in found.values()] == [True] * len(files)
     assert cluster.requests == []
 
 
@@ -157,3 +158,18 @@ def test_a_bad_value_is_refused_by_its_name(play: Play, name: str, value: str) -
     _found, said = play("drain", gpu_nodes_kubeconfig="admin.conf", **{name: value})
     assert "failed=1" in said
     assert name in said
+
+
+def test_task_files_hold_and_admit_a_node(cluster: Cluster, play: Play) -> None:
+    access = {"gpu_nodes_kubeconfig": str(cluster.kubeconfig)}
+    results, output = play("hold_node", **access)
+    assert results["held"]["held"], output
+    assert cluster.nodes["node-1"]["spec"]["taints"] == [
+        {"key": "gpu.node/not-accepted", "effect": "NoSchedule"}
+    ]
+    results, output = play("hold_node", "admit_node", **access)
+    assert not results["held"]["changed"], output
+    assert results["admitted"]["changed"]
+    assert not cluster.nodes["node-1"]["spec"].get("taints")
+    results, output = play("hold_node", **access, gpu_nodes_node_name="gpu-9")
+    assert not results["held"]["joined"], output

@@ -61,6 +61,26 @@ def test_a_run_that_was_killed_at_any_request_is_finished(
     assert killed > (10 if state == "drained" else 5)
 
 
+@pytest.mark.parametrize("state", ["held", "admitted"])
+def test_taint_of_a_run_that_was_killed_at_any_request_is_finished(
+    cluster: Cluster, drain: Drain, state: str
+) -> None:
+    killed = 0
+    while True:
+        killed += 1
+        drain(state="held" if state == "admitted" else "admitted")
+        with pytest.MonkeyPatch.context() as patched:
+            kill_after(patched, killed)
+            try:
+                drain(state=state)
+                break
+            except KilledError:
+                pass
+        assert drain(state=state)["held"] == (state == "held"), killed
+        assert not drain(state=state)["changed"]
+    assert killed > 5
+
+
 def test_the_login_program_of_a_kubeconfig_is_run(
     cluster: Cluster, drain: Drain, tmp_path: Path
 ) -> None:

@@ -98,3 +98,48 @@ def test_rules_name_each_resource_once() -> None:
         '- {apiGroups: [""], resources: [pods/eviction], verbs: [create]} '
         '- {apiGroups: ["resource.k8s.io"], resources: [resourceclaims], verbs: [get]}'
     )
+
+
+TAINTS = st.lists(
+    st.sampled_from(
+        [
+            {"key": "nvidia.com/gpu", "value": "present", "effect": "NoSchedule"},
+            {"key": nodes.NOT_ACCEPTED, "effect": "NoExecute"},
+            {"key": "node.kubernetes.io/not-ready", "effect": "NoExecute", "timeAdded": "2026"},
+            {"key": nodes.NOT_ACCEPTED, "effect": "NoSchedule"},
+        ]
+    ),
+    unique_by=lambda taint: (taint["key"], taint["effect"]),
+)
+
+
+@given(TAINTS)
+def test_hold_and_admit_keep_the_taints_of_others(taints: list[dict[str, str]]) -> None:
+    ours = {"key": "gpu.node/not-accepted", "effect": "NoSchedule"}
+    foreign = [taint for taint in taints if taint != ours]
+    answer = {"metadata": {"name": "node-1", "resourceVersion": "7"}, "spec": {"taints": taints}}
+    node = nodes.read(answer)
+    held = apply(node, nodes.hold(node))
+    assert sorted(held.taints, key=str) == sorted([*foreign, ours], key=str)
+    admitted = apply(held, nodes.admit(held))
+    assert list(admitted.taints) == foreign
+    assert (nodes.hold(held), nodes.admit(admitted)) == ({}, {})
+
+
+def apply(node: DrainNode, patch: dict[str, Any]) -> DrainNode:
+    """Return the node with the taints that a patch gives it."""
+    if not patch:
+        return node
+    assert patch["metadata"] == {"resourceVersion": node.version}
+    return dataclasses.replace(node, taints=tuple(patch["spec"]["taints"]))
+
+
+def test_a_node_that_has_not_joined_is_not_patched() -> None:
+    node = DrainNode("node-1", "", joined=False)
+    assert (nodes.hold(node), nodes.admit(node)) == ({}, {})
+
+
+def test_taints_are_described_as_kubectl_writes_them() -> None:
+    present = {"key": "nvidia.com/gpu", "value": "present", "effect": "NoSchedule"}
+    described = [nodes.describe_taint(each) for each in (present, {"key": "a/b", "effect": "E"})]
+    assert described == ["nvidia.com/gpu=present:NoSchedule", "a/b:E"]
