@@ -14,8 +14,10 @@ import pytest
 import yaml
 from gpu_plugin._shared._cluster.machine.api import ApiError
 from gpu_plugin._shared._mig.label import STATE_LABEL
+from gpu_plugin._shared._node.gate import Gate
 from gpu_plugin.cluster.access import Access
 from gpu_plugin.labels.api import NodeApi
+from gpu_plugin.labels.health.condition import ACCEPTED, accepted
 from gpu_plugin.labels.health.reporter import Reporter
 from gpu_plugin.labels.output import NodeFeature
 from gpu_plugin.labels.owned import MIG_REASON, Change, change
@@ -85,11 +87,14 @@ def account(cluster: Administered) -> Iterator[Access]:
     made.close()
 
 
-def report(access: Access, folder: Path, *rounds: list[dict[str, Any]]) -> None:
+def report(
+    access: Access, folder: Path, *rounds: list[dict[str, Any]], gate: Gate | None = None
+) -> None:
     reporter = Reporter(NODE, folder / "told.json", lambda: access, lambda: next(TIMES))
+    gated = accepted(gate, "")
     for health in rounds:
         state = {"state": "serving", "health": health}
-        assert reporter.keep(state, events_wanted=True, condition=True) == {}
+        assert reporter.keep(state, events_wanted=True, condition=True, accepted=gated) == {}
 
 
 def events(cluster: Administered) -> dict[str, int]:
@@ -98,9 +103,9 @@ def events(cluster: Administered) -> dict[str, int]:
     return {one["reason"]: one["count"] for one in mine if one["reason"].startswith("GPU")}
 
 
-def condition(cluster: Administered) -> str | None:
+def condition(cluster: Administered, kind: str = "GPUHealthy") -> str | None:
     found = cluster.get("Node", NODE)["status"].get("conditions", [])
-    return next((one["status"] for one in found if one["type"] == "GPUHealthy"), None)
+    return next((one["status"] for one in found if one["type"] == kind), None)
 
 
 def test_a_kubelets_access_labels_its_node_and_follows_it(
@@ -125,14 +130,16 @@ def test_a_kubelets_access_labels_its_node_and_follows_it(
         NodeApi(kubelet, "node-2").read()
 
 
-def test_a_kubelets_access_writes_events_and_the_condition(
+def test_a_kubelets_access_writes_events_and_conditions(
     cluster: Administered, kubelet: Access, tmp_path: Path
 ) -> None:
-    report(kubelet, tmp_path, [UNFIT], [], [UNFIT])
+    report(kubelet, tmp_path, [UNFIT], [], [UNFIT], gate=Gate("", open_gpus=("GPU-0",)))
     assert events(cluster) == {"GPUUnhealthy": 2, "GPUHealthy": 1}
     assert condition(cluster) == "False"
+    assert condition(cluster, ACCEPTED) == "True"
     Reporter(NODE, tmp_path / "told.json", lambda: kubelet).remove()
     assert condition(cluster) is None
+    assert condition(cluster, ACCEPTED) is None
 
 
 def test_a_kubelets_access_answers_a_mig_label(

@@ -6,16 +6,23 @@
 from __future__ import annotations
 
 import os
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
+from gpu_plugin._shared._node.gate import PATH, Gate, Held, dump_gate
+from gpu_plugin._shared._node.machine.facts import BOOT_ID
 from gpu_plugin.tools.files import StateFile
 
 from tests.support.growth import check, watch
 from tests.support.waiting import eventually, unchanged
 
 if TYPE_CHECKING:
-    from tests.fakes.daemon.labelling import Start
+    from tests.fakes.daemon.labelling import Labeller, Start
+
+BOOT = Path(BOOT_ID).read_text().strip()
+OPEN = Gate(BOOT, open_gpus=("GPU-0", "GPU-1"))
+CLOSED = Gate(BOOT, gpus={"GPU-0": Held("not accepted: it was never tested")})
 
 
 @pytest.mark.endurance
@@ -134,6 +141,60 @@ def test_a_condition_without_labels(labeller: Start) -> None:
     one.start(FAST, "--label-output=off", "--node-condition=true")
     eventually(lambda: one.api.conditions().get("GPUHealthy", {}).get("status") == "False")
     assert (one.api.own(), one.api.events) == ({}, [])
+
+
+def put_gate(one: Labeller, text: str) -> None:
+    """Write the node's gate, as gpu.node.accept does."""
+    path = one.node.sim.root / PATH.lstrip("/")
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.with_suffix(".new").write_text(text)
+    path.with_suffix(".new").replace(path)
+
+
+def accepted(one: Labeller) -> tuple[str, str]:
+    """Return status and reason of the node's condition about its gate."""
+    condition = one.api.conditions().get("gpu.node/Accepted", {})
+    return condition.get("status", ""), condition.get("reason", "")
+
+
+def test_gate_is_a_condition_through_kills_until_it_is_removed(labeller: Start) -> None:
+    one = labeller(2)
+    one.start(FAST)
+    one.wait(gpu_count="2")
+    assert set(one.api.conditions()) == {"Ready"}
+    put_gate(one, dump_gate(CLOSED))
+    eventually(lambda: accepted(one), ("False", "NotAccepted"))
+    for gate, status, reason in (
+        (OPEN, "True", "Accepted"),
+        (OPEN._replace(boot="of another boot"), "Unknown", "NotChecked"),
+        (CLOSED, "False", "NotAccepted"),
+    ):
+        assert one.process is not None
+        one.process.kill()
+        put_gate(one, dump_gate(gate))
+        one.start(FAST)
+        eventually(lambda expected=(status, reason): accepted(one) == expected)
+    (one.node.sim.root / PATH.lstrip("/")).unlink()
+    eventually(lambda: set(one.api.conditions()) == {"Ready"})
+
+
+def test_condition_of_a_gate_goes_with_the_labels(labeller: Start) -> None:
+    one = labeller(2)
+    put_gate(one, dump_gate(CLOSED))
+    one.start(FAST)
+    eventually(lambda: accepted(one), ("False", "NotAccepted"))
+    assert one.end() == 0
+    assert one.once(FAST, "--remove").returncode == 0
+    assert set(one.api.conditions()) == {"Ready"}
+
+
+@pytest.mark.parametrize("text", ["", "{", '{"version": 9}'])
+def test_gate_that_is_damaged_is_one_that_was_not_checked(labeller: Start, text: str) -> None:
+    one = labeller(2)
+    put_gate(one, text)
+    one.start(FAST)
+    eventually(lambda: accepted(one), ("Unknown", "NotChecked"))
+    eventually(lambda: "gate.json" in one.state().get("problems", {}).get("gate", ""))
 
 
 def test_a_status_file_that_cannot_be_written_ends_nothing(labeller: Start) -> None:

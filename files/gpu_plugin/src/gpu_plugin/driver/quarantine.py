@@ -109,6 +109,11 @@ class QuarantineWatch:
         """Return whether the node has a gate."""
         return self._gate.value is not None
 
+    @property
+    def gate(self) -> tuple[Gate | None, str]:
+        """Return the gate, None if there is none, and the ID of the boot that it has to be checked in."""
+        return self._gate.value, self._boot
+
     def look(self) -> bool:
         """Read the files if they changed. Return whether the entries have changed."""
         self._quarantine.look()

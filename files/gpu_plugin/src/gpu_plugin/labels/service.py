@@ -27,6 +27,7 @@ from ..tools.logs import notify
 from ..tools.process import Process, RestartNeeded
 from . import labels, mig, reading
 from .api import NodeNews, NodeWatch
+from .health.condition import accepted
 from .inforce import InForce, Plugin
 from .output import Cluster, FileOutput, connect, reporter
 from .owned import NodeState, change
@@ -136,6 +137,7 @@ class Service(Process):
                 self._node, self._write_at = message, 0.0
                 if self._problems.pop("node", None):
                     logs.info("the node can be read again")
+                    self._reporter.retry()
             else:
                 self._note("node", message)
         self._name.check(self._problems.keys() & {"node", "labels"})
@@ -164,12 +166,13 @@ class Service(Process):
         self._report_state()
 
     def _report_health(self) -> None:
-        """Write Events and the node condition about the GPUs' health."""
-        before = self._beside
+        """Write Events and the node's conditions about its GPUs."""
+        before, gate = self._beside, self._quarantine.gate
         self._beside = self._reporter.keep(
             self._plugin.state(),
             events_wanted=self._settings.writes_events(self._config.gfd),
             condition=self._settings.condition,
+            accepted=accepted(*gate) if self._settings.uses_api(self._config.gfd) else None,
         )
         for about, why in self._beside.items():
             if before.get(about) != why:

@@ -217,6 +217,11 @@ class Settings:
             return self.events
         return self.output(gfd) in (API, FEATURE) or self.chooses
 
+    def uses_api(self, gfd: Gfd) -> bool:
+        """Return whether anything of the API is used, so that there is access to it."""
+        output = self.output(gfd)
+        return output in (API, FEATURE) or self.chooses or self.condition or bool(self.events)
+
     def reads_node(self, gfd: Gfd) -> bool:
         """Return whether the node's object has to be read."""
         return self.output(gfd) == API or self.chooses

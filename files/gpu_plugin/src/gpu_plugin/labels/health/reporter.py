@@ -1,7 +1,7 @@
 # Copyright (c) 2026, the gpu.node authors
 # SPDX-License-Identifier: Apache-2.0
 
-"""Writes Events and the node's condition, one at a time, and remembers what it wrote."""
+"""Writes Events and the node's conditions, one at a time, and remembers what it wrote."""
 
 from __future__ import annotations
 
@@ -29,8 +29,13 @@ BURST, EACH = 25, 10.0  # Events at once, and seconds for each in the long run
 EVENT_RIGHTS: Final = (
     "give the kubeconfig's user the right to create and patch events, or set --node-events=false"
 )
-STATUS_RIGHTS: Final = "give the kubeconfig's user the right to patch this node's status, or leave out --node-condition"
-EVENTS, CONDITION = "events", "condition"
+STATUS_RIGHTS: Final = {
+    conditions.HEALTHY: "give the kubeconfig's user the right to patch this node's status, or leave out"
+    " --node-condition",
+    conditions.ACCEPTED: "give the kubeconfig's user the right to patch this node's status",
+}
+EVENTS: Final = "events"
+ABOUT: Final = (EVENTS, *conditions.TYPES)
 
 
 class Reporter:
@@ -46,25 +51,31 @@ class Reporter:
         self._node, self._access, self._clock = node, access, clock
         self._file = StateFile(path, mode=0o600)
         self._rate = Rate(1 / EACH, BURST, clock)
-        self._backoff = {EVENTS: Backoff(*PAUSES, 0.5), CONDITION: Backoff(*PAUSES, 0.5)}
-        self._next = {EVENTS: 0.0, CONDITION: 0.0}
+        self._backoff = {about: Backoff(*PAUSES, 0.5) for about in ABOUT}
+        self._next = dict.fromkeys(ABOUT, 0.0)
         self._spread = 1.0
         self._seen_at = clock()
         self._events: events.Records = {}
-        self._condition: Mapping[str, Any] = {}
-        self._problems = {EVENTS: "", CONDITION: ""}
+        self._conditions: Mapping[str, Mapping[str, Any]] = {}
+        self._problems = dict.fromkeys(ABOUT, "")
         trouble = "what was reported about the GPUs' health is lost"
         memory: dict[str, Any] = recall(path, trouble, lambda data: data, {})
         if memory.get("node") == node:
             self._events = events.usable(memory.get("told"))
-            self._condition = conditions.usable(memory.get("condition"))
+            self._conditions = conditions.usable(memory)
 
     def keep(
-        self, state: Mapping[str, Any] | None, *, events_wanted: bool, condition: bool
+        self,
+        state: Mapping[str, Any] | None,
+        *,
+        events_wanted: bool,
+        condition: bool,
+        accepted: events.Json | None = None,
     ) -> dict[str, str]:
-        """Write at most one Event and the condition, if they are asked for and due.
+        """Write at most one Event and the conditions, if they are asked for and due.
 
-        Return what failed the last time, by what it is about.
+        ``accepted`` is the condition about the gate, None if the node has none. Return what failed the last time, by
+        what it is about.
         """
         moment = self._clock()
         node_faults = faults(state)
@@ -72,12 +83,22 @@ class Reporter:
             self._seen_at = moment
         if events_wanted and node_faults is not None:
             self._try(EVENTS, moment, lambda: self._write_event(node_faults, moment))
-        if condition and (state is not None or moment - self._seen_at >= GRACE):
-            desired = conditions.condition(state, node_faults)
-            self._try(CONDITION, moment, lambda: self._write_condition(desired, moment))
-        elif not condition and self._condition:
-            self._try(CONDITION, moment, self.remove)
+        if not condition or state is not None or moment - self._seen_at >= GRACE:
+            healthy = conditions.healthy(state, node_faults) if condition else None
+            self._keep_condition(conditions.HEALTHY, healthy, moment)
+        self._keep_condition(conditions.ACCEPTED, accepted, moment)
         return {about: why for about, why in self._problems.items() if why}
+
+    def _keep_condition(self, kind: str, desired: events.Json | None, moment: float) -> None:
+        """Write a condition if it is due, or remove it where it is not desired any more."""
+        if desired is not None:
+            self._try(kind, moment, lambda: self._write_condition(kind, desired, moment))
+        elif kind in self._conditions:
+            self._try(kind, moment, lambda: self._remove_condition(kind))
+
+    def retry(self) -> None:
+        """Try at once again what has failed, such as for a node that was not in its cluster yet."""
+        self._next = dict.fromkeys(ABOUT, 0.0)
 
     def report_mig(self, name: str, reason: str, *, failed: bool) -> None:
         """Write an Event about the MIG layout that the node's label names; one that is refused is only logged."""
@@ -90,15 +111,20 @@ class Reporter:
             logs.warning("an Event can't be written", cause=error)
 
     def remove(self) -> None:
-        """Remove the condition, if it was written.
+        """Remove the conditions that were written.
 
         Raises:
-            ApiError: if the API does not remove it.
+            ApiError: if the API does not remove one.
         """
-        if self._condition:
-            self._patch("removing", conditions.patch(conditions.REMOVAL))
-            self._condition = {}
-            self._remember()
+        for kind in tuple(self._conditions):
+            self._remove_condition(kind)
+
+    def _remove_condition(self, kind: str) -> None:
+        self._patch("removing", kind, conditions.REMOVAL)
+        self._conditions = {
+            other: self._conditions[other] for other in self._conditions if other != kind
+        }
+        self._remember()
 
     def _try(self, about: str, moment: float, work: Callable[[], None]) -> None:
         """Do the work, again after a pause if it fails. Other work of the process goes on meanwhile."""
@@ -144,29 +170,31 @@ class Reporter:
         kind = JSON if method == "POST" else MERGE
         self._access().ask(doing, method, path, body, kind=kind, rights=EVENT_RIGHTS)
 
-    def _write_condition(self, desired: dict[str, Any], moment: float) -> None:
-        condition = conditions.due(desired, self._condition, moment, self._spread)
+    def _write_condition(self, kind: str, desired: events.Json, moment: float) -> None:
+        before = self._conditions.get(kind, {})
+        condition = conditions.due(desired, before, moment, self._spread)
         if condition is None:
             return
-        self._patch("writing", conditions.patch(condition))
-        if condition["status"] != self._condition.get("status"):
-            logs.info("condition written", type=conditions.TYPE, status=condition["status"])
-        self._condition, self._spread = {**condition, "at": moment}, random.uniform(1, 1.1)
+        self._patch("writing", kind, condition)
+        if condition["status"] != before.get("status"):
+            logs.info("condition written", type=kind, status=condition["status"])
+        self._conditions = {**self._conditions, kind: {**condition, "at": moment}}
+        self._spread = random.uniform(1, 1.1)
         self._remember()
 
-    def _patch(self, verb: str, body: dict[str, Any]) -> None:
+    def _patch(self, verb: str, kind: str, condition: events.Json) -> None:
         self._access().ask(
-            f"{verb} the condition {conditions.TYPE} of node {self._node}",
+            f"{verb} the condition {kind} of node {self._node}",
             "PATCH",
             f"/api/v1/nodes/{self._node}/status",
-            body,
+            conditions.patch(kind, condition),
             kind=conditions.STRATEGIC,
             accept=METADATA,
-            rights=STATUS_RIGHTS,
+            rights=STATUS_RIGHTS[kind],
         )
 
     def _remember(self) -> None:
-        memory = {"node": self._node, "told": self._events, "condition": self._condition}
+        memory = {"node": self._node, "told": self._events, "conditions": self._conditions}
         try:
             self._file.write(memory)
         except OSError as error:  # it is reported all the same, and perhaps again after a restart
