@@ -15,13 +15,9 @@ from typing import Any
 import pytest
 import yaml
 from ansible_collections.gpu.node.plugins.module_utils._base.errors import NodeError
-from ansible_collections.gpu.node.plugins.module_utils._base.steps import Plan
-from ansible_collections.gpu.node.plugins.module_utils._cluster.objects.capability import (
-    ClusterObjectsCapability,
-)
-from ansible_collections.gpu.node.plugins.module_utils._generated.cluster_objects import SPEC
 from gpu_plugin._shared._cluster.machine.api import ApiError
 
+from tests.cluster.api.applying import run, summaries
 from tests.fakes.kubernetes.administered import KINDS
 from tests.fakes.kubernetes.genuine_api import GenuineApi
 from tests.support.paths import REPOSITORY
@@ -31,7 +27,6 @@ Json = dict[str, Any]
 FOLDER = REPOSITORY / "files/kubernetes/dra"
 LABEL = "app.kubernetes.io/part-of=gpu-node"
 PRUNE = ["v1/ConfigMap", "v1/Secret", "rbac.authorization.k8s.io/v1/Role", "none.example/v1/Thing"]
-DEFAULTS = {name: one.get("default") for name, one in SPEC["argument_spec"].items()}
 
 
 def manifest(name: str) -> Json:
@@ -75,22 +70,6 @@ class Deployed:
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[GenuineApi]:
     with GenuineApi(tmp_path_factory.mktemp("api")) as made, Deployed(made):
         yield made
-
-
-def run(cluster: GenuineApi, *wanted: Json, check: bool = False, **options: Any) -> Plan:
-    """Bring the cluster to what is wanted, as the module does, and return the plan of the first look."""
-    access = {"kubeconfig": str(cluster.folder / "admin.conf"), "objects": list(wanted)}
-    found = ClusterObjectsCapability({**DEFAULTS, **access, **options})
-    first = found.plan(found.observe())
-    if not check:
-        for step in first.steps:
-            found.apply(step)
-        assert found.plan(found.observe()).steps == ()
-    return first
-
-
-def summaries(plan: Plan) -> list[str]:
-    return [step.summary for step in plan.steps]
 
 
 def test_all_manifests_are_made_once_and_gone_at_the_end(cluster: GenuineApi) -> None:

@@ -11,30 +11,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from ansible_collections.gpu.node.plugins.module_utils._cluster.machine.client import KubernetesApi
 
+from tests.fakes.kubernetes.killed_client import KilledError, kill_after
 from tests.fakes.kubernetes.standin_cluster import Cluster
 
 Drain = Callable[..., dict[str, Any]]
-
-
-class KilledError(BaseException):
-    """The module's process is gone."""
-
-
-def kill_after(monkeypatch: pytest.MonkeyPatch, requests: int) -> None:
-    """Let the module go when so many requests were answered."""
-    ask, left = KubernetesApi.ask, requests
-
-    def counted(self: KubernetesApi, *args: Any, **options: Any) -> Any:
-        nonlocal left
-        answer = ask(self, *args, **options)
-        left -= 1
-        if left == 0:
-            raise KilledError
-        return answer
-
-    monkeypatch.setattr(KubernetesApi, "ask", counted)
 
 
 @pytest.mark.parametrize("state", ["drained", "uncordoned"])
