@@ -31,7 +31,7 @@ def module(name: str) -> dict[str, Any]:
 
 def deprecated() -> Iterator[tuple[str, str]]:
     """Return the old and the new name of what is still read by its old one."""
-    for path in ROLES.glob("*/tasks/*.yml"):
+    for path in ROLES.glob("*/tasks/**/*.yml"):
         yield from re.findall(r"gpu\.node\.renamed\('(\w+)',\s*'(\w+)'\)", path.read_text())
     for role in NAMES:
         for name, spec in module(role).items():

@@ -76,13 +76,14 @@ Scope = dict[str, Any]
 
 
 def files() -> list[Path]:
-    folders = ("roles/*/tasks", "playbooks", "playbooks/*", "playbooks/*/*")
+    folders = ("roles/*/tasks", "roles/*/tasks/*", "playbooks", "playbooks/*", "playbooks/*/*")
     return sorted(path for folder in folders for path in REPOSITORY.glob(f"{folder}/*.yml"))
 
 
 def role_variables(path: Path) -> Scope:
     """Return the variables of the role that a file of tasks is of, which outrank facts."""
-    variables = path.parents[1] / "vars/main.yml"
+    role = REPOSITORY.joinpath(*path.relative_to(REPOSITORY).parts[:2])
+    variables = role / "vars/main.yml"
     return yaml.safe_load(variables.read_text()) if variables.exists() else {}
 
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from tests.support.tasks import Task, chosen
 
-FOLDERS = ("roles/*/tasks", "playbooks/tasks", "playbooks/tasks/*")
+FOLDERS = ("roles/*/tasks", "roles/*/tasks/*", "playbooks/tasks", "playbooks/tasks/*")
 # What Ansible does without the node.
 CONTROLLER = {"assert", "debug", "fail", "meta", "set_fact", "validate_argument_spec"}
 CONTROLLER |= {"import_role", "import_tasks", "include_role", "include_tasks"}
