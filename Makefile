@@ -120,7 +120,7 @@ molecule: image $(WHEELHOUSE)/stamp ## The default scenario on a simulated node
 	$(BIN)/molecule test
 
 CRIO_TESTS := tests/machine/library/runtime/genuine/test_crio.py tests/machine/library/runtime/containers tests/node/runtime/test_crio.py
-test-cluster: setup shim $(WHEELHOUSE)/stamp ## Nodes of a genuine cluster (KUBE_BIN=folder with kubelet, kube-apiserver, ...; WRITE=1 keeps what came of it), with a kubelet before 1.29 (OLD_KUBELET=program), or CRI-O (CRIO_BIN=folder)
+test-cluster: setup shim $(WHEELHOUSE)/stamp ## Nodes of a genuine cluster (KUBE_BIN=folder with kubelet, kube-apiserver, ...; WRITE=1 keeps what came of it), with a kubelet before 1.29 (OLD_KUBELET=program), the node readiness controller (READINESS_BIN=folder), or CRI-O (CRIO_BIN=folder)
 	$(if $(CRIO_BIN),CRIO_BIN="$(CRIO_BIN)" $(PYTEST) $(CRIO_TESTS))
 	$(if $(CRIO_BIN),,KUBE_BIN="$(KUBE_BIN)" $(BIN)/python -m tests.runner cluster $(if $(WRITE),--write))
 

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 import yaml
+from gpu_plugin.labels.health.condition import ACCEPTED
 from jinja2.nativetypes import NativeEnvironment
 
 from tests.support.paths import REPOSITORY
@@ -33,3 +34,11 @@ def test_runtime_class_goes_to_the_nodes_that_are_labelled_for_it(mode: str) -> 
     template = load("roles/device_plugin/vars/main.yml")["__device_plugin_handler"]
     found = NativeEnvironment().from_string(template).render(container_runtime_mode=mode)
     assert found == (selector if mode == "runtime_class" else {})
+
+
+def test_rule_of_node_readiness_asks_for_the_condition_that_is_written() -> None:
+    rule = load("files/kubernetes/node-readiness-rule.yaml")["spec"]
+    required = [(each["type"], each["requiredStatus"]) for each in rule["conditions"]]
+    assert required == [(ACCEPTED, "True")]
+    assert rule["enforcementMode"] == "continuous"  # the other mode never looks again
+    assert rule["taint"]["key"].startswith("readiness.k8s.io/")  # as its CRD asks

@@ -263,9 +263,9 @@ class DrainCapability:
         yield from self._api.warnings
         if not node.joined:
             near = nodes.near(self._node, self._names() or [])
-            others = f"; near its name are {', '.join(near)}" if near else ""
+            hint = f"; near its name are {', '.join(near)}" if near else ""
             if near or self._params["state"] == HELD:
-                yield f"node {node.name} is not in the cluster {self._api.server} yet and has no taint{others}"
+                yield f"node {node.name} is not in the cluster {self._api.server} yet and has no taint{hint}"
         uncordons = self._params["state"] == UNCORDONED
         stays = node.stays(quarantine=self._quarantine) if uncordons else ""
         if stays and node.unschedulable:
