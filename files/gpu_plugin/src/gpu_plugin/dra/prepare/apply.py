@@ -182,6 +182,7 @@ class Preparer:
                 elif step == plan.UNDO:
                     self._undo(held)
                 elif step == plan.INSTANCES:
+                    plan.check_gate(held, snapshot.inventory.quarantine)
                     held = self._with_instances(held)
                 elif step == plan.GIVE:
                     self._give(held, snapshot.config)

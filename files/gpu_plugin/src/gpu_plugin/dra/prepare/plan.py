@@ -30,6 +30,7 @@ from ..._shared._base.dra.names import (
 )
 from ..._shared._base.errors import NodeError
 from ..._shared._base.gpu import Gpu
+from ..._shared._node.quarantine import GATE, Quarantine
 from ...config.allocation import PUBLISH, Dra, owner
 from ...config.strict_yaml import ConfigError
 from ...model.inventory import GpuView, Inventory
@@ -115,6 +116,18 @@ def _resolved(result: Result, views: Mapping[int, GpuView], limits: Mapping[str,
         instance,
         result.admin,
     )
+
+
+def check_gate(held: PreparedClaim, quarantine: Quarantine) -> None:
+    """Refuse a claim whose GPUs the node's gate holds: it was prepared before they were held, or in another boot.
+
+    Raises:
+        NodeError: if it holds one.
+    """
+    for device in held.devices:
+        entry = quarantine.of(device.gpu)
+        if entry is not None and entry.author == GATE:
+            raise NodeError(f"{device.device} can't be used", cause=entry.reason, hint=AGAIN)
 
 
 def check_room(
