@@ -3,13 +3,15 @@
 
 """A scontrol that replays what that of Slurm 24.11.5 said; a file has the states and reasons of its nodes.
 
-tests/node/slurm runs the hooks against the genuine one.
+A node's ``refusals`` are what it says in place of an answer, one after the other, by the command. tests/node/slurm
+runs the hooks and gpu-plugin against the genuine one.
 """
 
 from __future__ import annotations
 
 import fcntl
 import json
+import signal
 import sys
 from pathlib import Path
 from typing import Any
@@ -31,6 +33,9 @@ NodeName={name} Arch=x86_64 CoresPerSocket=1{blank}
    AllocTRES=
    CurrentWatts=0 AveWatts=0
    {blank}"""
+HANGS = "hangs"
+SILENT = "slurm_load_node error: Unable to contact slurm controller (connect failure)"
+NOT_ROOT = "slurm_update error: Invalid user id"
 Node = dict[str, Any]
 
 
@@ -43,10 +48,13 @@ def show(name: str, node: Node) -> str:
 
 
 def update(given: dict[str, str], node: Node) -> None:
-    """Drain or resume the node."""
+    """Drain the node or give it back."""
     if given["State"] == "DRAIN":
         node["reason"] = given["Reason"]
-        node["states"] = [f"{one}+DRAIN" for one in node["states"]]
+        node["states"] = [one if "+DRAIN" in one else f"{one}+DRAIN" for one in node["states"]]
+    elif given["State"] == "UNDRAIN":  # also of a node that is not drained
+        node["states"] = [node["states"][0].replace("+DRAIN", "")]
+        node["reason"] = ""
     elif "DRAIN" not in node["states"][0]:
         sys.exit("slurm_update error: Invalid node state specified")
     else:
@@ -64,13 +72,19 @@ def main(words: list[str], path: Path) -> None:
         if name not in nodes:
             print(f"Node {name} not found")
             sys.exit(1)
-        if words[0] == "show":
+        refusals = nodes[name].get("refusals", {}).get(words[0])
+        refusal = refusals.pop(0) if refusals else ""
+        if not refusal and words[0] == "show":
             sys.stdout.write(show(name, nodes[name]))
-        else:
+        elif not refusal:
             update(given, nodes[name])
         file.seek(0)
         file.truncate()
         json.dump(nodes, file)
+    if refusal == HANGS:
+        signal.pause()
+    if refusal:
+        sys.exit(refusal)
 
 
 if __name__ == "__main__":

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import argparse
 import os
+import socket
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
@@ -117,9 +118,19 @@ def _health_options(health: argparse.ArgumentParser) -> None:
 
 def _gate_options(gate: argparse.ArgumentParser) -> None:
     gate.add_argument("--json", action="store_true", help="as JSON")
-    gate.set_defaults(check=False)
+    gate.set_defaults(action="")
+    actions = gate.add_subparsers(metavar="ACTION")
     text = "compare the GPUs with the record of their tests first (root only)"
-    gate.add_subparsers(metavar="check").add_parser("check", help=text).set_defaults(check=True)
+    actions.add_parser("check", help=text).set_defaults(action="check")
+    text = "drain the node in Slurm while a GPU is held, and give it back then (root only)"
+    slurm = actions.add_parser("slurm", help=text)
+    slurm.set_defaults(action="slurm")
+    text = "the node's name in slurm.conf (environment: SLURMD_NODENAME; default: the host's name)"
+    host = socket.gethostname().partition(".")[0]
+    name = os.environ.get("SLURMD_NODENAME") or host
+    slurm.add_argument("--node", default=name, metavar="NAME", help=text)
+    text = "Slurm's scontrol, by its path if that is not on root's PATH (default: %(default)s)"
+    slurm.add_argument("--scontrol", default="scontrol", metavar="PROGRAM", help=text)
 
 
 def _probe_options(probe: argparse.ArgumentParser) -> None:
@@ -281,9 +292,11 @@ def _health(options: argparse.Namespace) -> int:
 
 
 def _gate(options: argparse.Namespace) -> int:
-    from .boot import gate  # as above
+    from .boot import gate, slurm  # as above
 
-    return gate.check() if options.check else gate.show(as_json=options.json)
+    if options.action == "slurm":
+        return slurm.follow_gate(options.node, options.scontrol)
+    return gate.check() if options.action else gate.show(as_json=options.json)
 
 
 def _pods(options: argparse.Namespace) -> int:
