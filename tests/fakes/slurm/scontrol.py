@@ -54,7 +54,6 @@ def update(given: dict[str, str], node: Node) -> None:
         node["states"] = [one if "+DRAIN" in one else f"{one}+DRAIN" for one in node["states"]]
     elif given["State"] == "UNDRAIN":  # also of a node that is not drained
         node["states"] = [node["states"][0].replace("+DRAIN", "")]
-        node["reason"] = ""
     elif "DRAIN" not in node["states"][0]:
         sys.exit("slurm_update error: Invalid node state specified")
     else:

@@ -37,7 +37,10 @@ def run(tmp_path: Path) -> Run:
     nowhere = {"ansible_connection": "ssh", "ansible_host": "192.0.2.1"}
 
     def play(
-        hook: str, scene: dict[str, dict[str, Any]], **more: Any
+        hook: str,
+        scene: dict[str, dict[str, Any]],
+        options: dict[str, Any] | None = None,
+        **more: Any,
     ) -> tuple[dict[str, list[str]], str]:
         nodes.write_text(
             json.dumps({name: {"reason": "", "updates": [], **one} for name, one in scene.items()})
@@ -55,7 +58,10 @@ def run(tmp_path: Path) -> Run:
         one = {"hosts": "nodes", "gather_facts": False, "vars": variables, "tasks": [task]}
         (tmp_path / "play.json").write_text(json.dumps([one]))
         done = subprocess.run(
-            ["ansible-playbook", "-i", str(tmp_path / "hosts.json"), str(tmp_path / "play.json")],
+            [
+                *("ansible-playbook", "-i", str(tmp_path / "hosts.json")),
+                *("-e", json.dumps(options or {}), str(tmp_path / "play.json")),
+            ],
             check=False,
             capture_output=True,
             text=True,
@@ -143,6 +149,47 @@ def test_only_its_release_gives_back_what_is_in_quarantine(run: Run) -> None:
     assert "fenced.example.com stays drained in Slurm" in said
     made, said = run("resume", scene, **FENCE)
     assert made == {"fenced": ["RESUME"], "drained": []}, said
+
+
+GATE = {"__slurm_owner": "gpu.node acceptance", "__slurm_waits": False}
+HELD = "gpu.node acceptance: GPU-a: not accepted: it was never tested"
+
+
+def test_quarantine_outlasts_the_gate_which_outlasts_a_change(run: Run) -> None:
+    scene = {
+        "changed": {"states": ["IDLE+DRAIN"], "reason": OURS},
+        "held": {"states": ["IDLE+DRAIN"], "reason": HELD},
+        "fenced": {"states": ["IDLE+DRAIN"], "reason": FENCED},
+        "theirs": {"states": ["IDLE+DRAIN"], "reason": "bad memory"},
+    }
+    nobody: dict[str, list[str]] = {name: [] for name in scene}
+    assert run("drain", scene)[0] == nobody
+    assert run("drain", scene, **GATE)[0] == nobody | {"changed": ["DRAIN"]}
+    assert run("drain", scene, **FENCE)[0] == nobody | {"changed": ["DRAIN"], "held": ["DRAIN"]}
+    assert run("resume", scene)[0] == nobody | {"changed": ["RESUME"]}
+    assert run("resume", scene, **GATE)[0] == nobody | {"held": ["RESUME"]}
+    assert run("resume", scene, **FENCE)[0] == nobody | {"fenced": ["RESUME"]}
+
+
+@pytest.mark.parametrize("gate", ["open", "held: GPU-a: not accepted: it was never tested\nheld"])
+@pytest.mark.parametrize("owner", [{}, FENCE])
+def test_node_whose_gate_is_closed_is_not_resumed(
+    run: Run, tmp_path: Path, gate: str, owner: dict[str, Any]
+) -> None:
+    program = tmp_path / "gpu-plugin"
+    program.write_text(f"#!/bin/sh\nprintf '%s\n' '{gate}'\ntest '{gate}' = open\n")
+    program.chmod(0o755)
+    python = "{{ ansible_playbook_python }}"
+    here = {"ansible_connection": "local", "ansible_python_interpreter": python}
+    scene = {"n": {"states": ["IDLE+DRAIN"], "reason": FENCED if owner else OURS}}
+    gated = {"__slurm_program": str(program), "gpu_nodes_gate": True}
+    made, said = run("resume", scene, options={**here, **gated}, **owner)
+    assert "failed=0" in said, said
+    if gate == "open":
+        assert made == {"n": ["RESUME"]}
+    else:
+        assert made == {"n": ["DRAIN"]}
+        assert json.loads((tmp_path / "nodes.json").read_text())["n"]["reason"] == HELD
 
 
 @pytest.mark.parametrize("hook", ["drain", "resume"])
