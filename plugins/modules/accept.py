@@ -137,6 +137,27 @@ gpus:
     tools:
       description: The versions of the tools by which the GPU has passed, by their names, empty where not known.
       type: dict
+gate:
+  description: The node's gate after the run.
+  returned: success
+  type: dict
+  contains:
+    "on":
+      description: Whether the node has a gate.
+      type: bool
+    open:
+      description: Whether it holds nothing.
+      type: bool
+    holds_node:
+      description: Whether no GPU of the node gets work.
+      type: bool
+    held:
+      description: What it holds, and why.
+      type: list
+      elements: str
+    override:
+      description: Why an operator has let in GPUs that were not accepted, empty if none has.
+      type: str
 steps:
   description: What was done, or in check mode would be.
   returned: success

@@ -138,7 +138,7 @@ class Scene:
         named = [one if isinstance(one, dict) else imported(one) for one in playbooks]
         path.write_text(yaml.safe_dump(named))
         at = f"{self.folder}/{self.place}"
-        parts = ("device_plugin", "cdi", "environment", "dcgm", "driver")
+        parts = ("device_plugin", "cdi", "environment", "dcgm", "driver", "gate")
         own = {
             "__in_service_marker": f"{at}/in-service",
             "__in_service_lock": f"{at}/run/locks/in-service.lock",

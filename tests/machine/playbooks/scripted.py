@@ -209,7 +209,20 @@ def answer(name, args, check, node, folder):
                 row["verdict"] = "passed" if row["figures"][figure] >= floor else "failed"
         bad = [row["uuid"] for row in rows if row["verdict"] != "passed"]
         failed = {"failed": True, "msg": f"not accepted: {bad}"} if bad and args["fail"] else {}
-        return {"changed": True, "gpus": rows, **failed}
+        node.setdefault("tests", []).append(args["test"])
+        gated = args.get("gate") or os.path.exists(os.path.join(folder, "gate"))
+        held = [f"GPU {uuid}: not accepted" for uuid in bad] if gated else []
+        node["held"] = held
+        gate = {
+            "on": gated,
+            "open": not held,
+            "holds_node": bool(held) and (args.get("scope") == "node" or len(bad) == len(rows)),
+            "held": held,
+        }
+        return {"changed": True, "gpus": rows, "gate": gate, **failed}
+    if name == "validate" and node.get("held"):
+        text = f"acceptance: the gate holds GPUs back: {node['held'][0]}"
+        return {"failed_checks": ["acceptance", *node.get("failed_checks", [])], "failure": text}
     if name == "gpu_evidence":
         path, data = os.path.join(folder, f"{args['gpus'][0]}.tar.gz"), b"evidence"
         with open(path, "wb") as stream:
