@@ -167,7 +167,7 @@ def test_quarantine_outlasts_the_gate_which_outlasts_a_change(run: Run) -> None:
     assert run("drain", scene, **GATE)[0] == nobody | {"changed": ["DRAIN"]}
     assert run("drain", scene, **FENCE)[0] == nobody | {"changed": ["DRAIN"], "held": ["DRAIN"]}
     assert run("resume", scene)[0] == nobody | {"changed": ["RESUME"]}
-    assert run("resume", scene, **GATE)[0] == nobody | {"held": ["RESUME"]}
+    assert run("resume", scene, **GATE)[0] == nobody | {"held": ["UNDRAIN"]}
     assert run("resume", scene, **FENCE)[0] == nobody | {"fenced": ["RESUME"]}
 
 
