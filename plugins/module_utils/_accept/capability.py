@@ -234,7 +234,8 @@ class AcceptCapability:
             NodeError: if a GPU is not accepted, unless that was only asked for.
         """
         gate = self._gate_after
-        answer = {"gate": self._gate.describe(gate), "refused": planned.refused}
+        described = self._gate.describe(gate)
+        answer = {"gate": described, "refused": planned.refused}
         if not self._tests(state):
             return {"accepted": gate is None or gate.is_open, "gpus": [], **answer}
         chosen = chosen_gpus(state.node, self._params["gpus"])
@@ -244,7 +245,7 @@ class AcceptCapability:
         if self._params["fail"] and not self._check_mode:
             let_in = gate.override.gpus if gate and gate.override else ()
             counted = [row for row in rows if row["uuid"] not in let_in]
-            plan.refuse_unaccepted(counted, untested=self._params["on_busy"] != SKIP)
+            plan.refuse_unaccepted(counted, described, untested=self._params["on_busy"] != SKIP)
         accepted = all(row["verdict"] == PASSED for row in rows)
         return {"accepted": accepted, "gpus": rows, **answer}
 

@@ -236,8 +236,12 @@ def describe(
     }
 
 
-def refuse_unaccepted(rows: t.Sequence[t.Mapping[str, t.Any]], *, untested: bool) -> None:
+def refuse_unaccepted(
+    rows: t.Sequence[t.Mapping[str, t.Any]], gate: t.Mapping[str, t.Any], *, untested: bool
+) -> None:
     """Fail where a GPU has not passed, or with ``untested`` where it was not tested.
+
+    The error has the GPUs and the ``gate`` as the module answers.
 
     Raises:
         NodeError: if one has not; its cause has the faults of each.
@@ -252,6 +256,7 @@ def refuse_unaccepted(rows: t.Sequence[t.Mapping[str, t.Any]], *, untested: bool
         cause="\n".join(causes),
         hint=HINT,
         gpus=list(rows),
+        gate=gate,
     )
 
 
