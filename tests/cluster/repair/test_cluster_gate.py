@@ -36,9 +36,12 @@ GPUS, REQUESTS = (
 KILLS = pytest.mark.parametrize("kills", [1, pytest.param(100, marks=pytest.mark.endurance)])
 ON = {"gpu_nodes_gate": True, "accept_duration": 1}
 HOLD = {**ON, "accept_test": "never", "accept_fail": False}
+KUBELET = "/var/lib/kubelet/config.yaml"
 RECORD = "/var/lib/gpu-node/acceptance.json"
 PROGRAM = "/opt/gpu-node/bin/gpu-plugin"
 MANIFEST = REPOSITORY / "files/kubernetes/drain-rbac.yaml"
+# The Event of a pod to which the kubelet gives no device after a boot.
+REFUSED = {"device_plugin": "UnexpectedAdmissionError", "dra": "FailedPrepareDynamicResources"}
 HOURS = 4 * 3600  # after which it hangs
 Drain = Callable[[str], dict[str, Any]]
 
@@ -101,6 +104,14 @@ def begin(cluster: Cluster, name: str) -> None:
     """Make a pod that asks for a GPU and tolerates any taint of a node."""
     spec = with_gpu(cluster)
     cluster.apply({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name}, "spec": spec})
+
+
+def plain(cluster: Cluster) -> dict[str, Any]:
+    """Return the spec of a pod that asks for no GPU and tolerates no taint."""
+    spec = {**with_gpu(cluster), "tolerations": []}
+    spec["containers"] = [{**spec["containers"][0], "resources": {}}]
+    spec.pop("resourceClaims", None)
+    return spec
 
 
 def offered_gpus(cluster: Cluster) -> list[str]:
@@ -214,12 +225,11 @@ def test_tainted_node_takes_no_pod_at_all_through_kills_of_the_module(
                 drain(state)
 
     assert drain("held")["held"]
-    plain = {**with_gpu(gated), "tolerations": []}
-    plain["containers"] = [{**plain["containers"][0], "resources": {}}]
-    plain.pop("resourceClaims", None)
     for number in range(kills):
         pod = f"plain-{number}"
-        gated.apply({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": pod}, "spec": plain})
+        gated.apply(
+            {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": pod}, "spec": plain(gated)}
+        )
         eventually(lambda pod=pod: pod in gated.waiting())
         kill("held")
         assert drain("held")["held"]
@@ -234,3 +244,54 @@ def test_tainted_node_takes_no_pod_at_all_through_kills_of_the_module(
         gated.end(pod)
     drain("admitted")
     gated.kubectl("taint", "node", gated.node.name, "example.com/own-")
+
+
+def test_kubelet_that_registers_with_the_taint_holds_its_node_at_once(
+    gated: Cluster, drain: Drain
+) -> None:
+    name, taint = gated.node.name, {"key": "gpu.node/not-accepted", "effect": "NoSchedule"}
+    config = json.loads(gated.node.run("cat", KUBELET))
+    gated.node.run("systemctl", "stop", "kubelet")
+    gated.kubectl("delete", "node", name)
+    assert not drain("held")["joined"]
+    pod = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "plain"}, "spec": plain(gated)}
+    gated.apply(pod)
+    text = json.dumps({**config, "registerWithTaints": [taint]})
+    gated.node.run("sh", "-c", f'printf %s "$1" >{KUBELET}', "sh", text)
+    gated.node.run("systemctl", "start", "kubelet")
+    eventually(lambda: [node["metadata"]["name"] for node in gated.get("nodes")], [name])
+    eventually(gated.ready)
+    eventually(gated.waiting, {"plain"})
+    assert placed(gated) == []
+    assert drain("admitted")["joined"]
+    gated.shown("plain")
+    gated.end()
+
+
+@pytest.mark.parametrize("allocation", ALLOCATIONS)
+def test_pod_of_the_boot_before_gets_no_gpu_while_the_gate_holds(
+    make_cluster: MakeCluster, allocation: str
+) -> None:
+    name = f"gate-boot-{allocation.replace('_', '-')}"
+    cluster = make_cluster(name, "h100-80", GPUS, beside=True, gpu_nodes_allocation=allocation)
+    cluster.bring_up()
+    if dra(cluster):
+        claimed.manifests(cluster, "device-classes")
+        claimed.template(cluster, "whole", "gpu.gpu.node")
+    eventually(lambda: len(offered_gpus(cluster)), GPUS)
+    accept(cluster)
+    claimed.deploy(cluster, "serve", 1, with_gpu(cluster))
+    eventually(lambda: runs(cluster))
+    cluster.node.run("rm", RECORD)
+    cluster.node.reboot()
+    eventually(lambda: cluster.events(REFUSED[allocation]))
+    eventually(lambda: condition(cluster), "False")
+    assert offered_gpus(cluster) == []
+    assert not runs(cluster)
+    accept(cluster)
+    eventually(lambda: runs(cluster))
+
+
+def runs(cluster: Cluster) -> bool:
+    """Return whether the container of a pod runs on the node."""
+    return "sleep infinity" in cluster.node.run("ps", "axww", "--format=args").splitlines()
