@@ -31,6 +31,11 @@ echo 60 >/etc/slurm/seconds
 printf '#!/bin/sh\\nexec timeout -s KILL "$(cat /etc/slurm/seconds)" {GATE} slurm\\n' >/etc/slurm/health
 printf '#!/bin/sh\\n{GATE} >/dev/null\\n' >/etc/slurm/prolog
 chmod 755 /etc/slurm/health /etc/slurm/prolog
+for unit in slurmd slurmctld; do
+  mkdir -p /etc/systemd/system/$unit.service.d
+  printf '[Unit]\\nStartLimitIntervalSec=0\\n' >/etc/systemd/system/$unit.service.d/often.conf
+done
+systemctl daemon-reload
 """
 CONFIG = """\
 HealthCheckProgram=/etc/slurm/health
