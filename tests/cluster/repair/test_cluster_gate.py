@@ -288,7 +288,9 @@ def test_pod_of_the_boot_before_gets_no_gpu_while_the_gate_holds(
     eventually(lambda: condition(cluster), "False")
     assert offered_gpus(cluster) == []
     assert not runs(cluster)
+    claimed.remove(cluster, "serve")  # a GPU that a pod was given is not tested
     accept(cluster)
+    claimed.deploy(cluster, "serve", 1, with_gpu(cluster))
     eventually(lambda: runs(cluster))
 
 
