@@ -119,10 +119,10 @@ def _resolved(result: Result, views: Mapping[int, GpuView], limits: Mapping[str,
 
 
 def check_gate(held: PreparedClaim, quarantine: Quarantine) -> None:
-    """Refuse a claim whose GPUs the node's gate holds: it was prepared before they were held, or in another boot.
+    """Refuse to prepare a claim again, such as after a boot, while the node's gate holds one of its GPUs.
 
     Raises:
-        NodeError: if it holds one.
+        NodeError: if it does.
     """
     for device in held.devices:
         entry = quarantine.of(device.gpu)

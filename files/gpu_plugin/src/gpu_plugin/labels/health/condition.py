@@ -38,9 +38,10 @@ def healthy(state: Mapping[str, Any] | None, faults: Faults | None) -> Json:
 
 
 def accepted(gate: Gate | None, boot: str) -> Json | None:
-    """Return that of the condition about a gate in a boot, given by its ID; None without a gate.
+    """Return status, reason and message of the condition about a gate, None without a gate.
 
-    It is True once the node may get work, also if some of its GPUs are held. That of a node without a GPU is not.
+    It is True once the node may get work, also if some of its GPUs are held, and never for a node without a GPU.
+    ``boot`` is the ID of the boot in which the gate has to be checked.
     """
     if gate is None:
         return None
