@@ -261,7 +261,7 @@ def test_kubelet_that_registers_with_the_taint_holds_its_node_at_once(
     gated.node.run("systemctl", "start", "kubelet")
     eventually(lambda: [node["metadata"]["name"] for node in gated.get("nodes")], [name])
     eventually(gated.ready)
-    eventually(gated.waiting, {"plain"})
+    eventually(lambda: "plain" in gated.waiting())
     assert placed(gated) == []
     assert drain("admitted")["joined"]
     gated.shown("plain")
