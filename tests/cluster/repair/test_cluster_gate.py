@@ -128,6 +128,12 @@ def condition(cluster: Cluster) -> str:
     return "".join(found)
 
 
+def taints(cluster: Cluster) -> set[str]:
+    """Return the keys of the node's taints."""
+    spec = cluster.get("node", cluster.node.name)["spec"]
+    return {taint["key"] for taint in spec.get("taints", [])}
+
+
 def placed(cluster: Cluster) -> list[str]:
     """Return the pods that the scheduler has ever given a node, which it takes from none."""
     return [pod["metadata"]["name"] for pod in cluster.get("pods") if pod["spec"].get("nodeName")]
@@ -177,6 +183,24 @@ def test_no_pod_gets_a_gpu_before_a_pass_through_kills(held: Cluster, kills: int
     accept(held)
     held.shown("early")
     eventually(lambda: condition(held), "True")
+
+
+def test_bring_up_taints_the_node_until_its_gpus_have_passed(held: Cluster, tmp_path: Path) -> None:
+    access = tmp_path / "admin.conf"
+    access.write_text(held.control.run("cat", "/etc/kubernetes/admin.conf"))
+    more = {**ON, "gpu_nodes_kubeconfig": str(access)}
+    cut_off = held.node.play(cut_off_at="Test the GPUs", **more)
+    assert cut_off.killed
+    assert "gpu.node/not-accepted" in taints(held)
+    up = held.node.play(**more)
+    assert up.ok, up.message()
+    assert "gpu.node/not-accepted" not in taints(held)
+    assert len(offered_gpus(held)) == GPUS
+    # Whoever registers the node anew, or taints it so, has it let in by the next run.
+    held.kubectl("taint", "node", held.node.name, "gpu.node/not-accepted=:NoSchedule")
+    again = held.node.play(**more)
+    assert again.ok, again.message()
+    assert "gpu.node/not-accepted" not in taints(held)
 
 
 def test_gate_that_was_not_checked_since_the_boot_holds(held: Cluster) -> None:
