@@ -102,10 +102,11 @@ def check(before: t.Optional[Gate], config: GateConfig, node: GateNode) -> Gate:
     its pass gets old takes nothing from those that have it.
     """
     current = before or Gate("")
-    if node.silent:
+    silent = node.silent or ("" if node.gpus else "the driver has none")
+    if silent:
         if current.boot == node.boot:
             return current
-        reason = f"{UNREADABLE}: {node.silent}"
+        reason = f"{UNREADABLE}: {silent}"
         return current._replace(boot=node.boot, node=_since(current.node, reason, node), gpus={})
     is_exempt = bool(node.boot) and current.exempt_boot == node.boot
     open_before = current.open_gpus if current.boot == node.boot else ()
@@ -123,14 +124,14 @@ def check(before: t.Optional[Gate], config: GateConfig, node: GateNode) -> Gate:
         for uuid, reason in unaccepted.items()
         if not override or uuid not in override.gpus
     }
-    silent = {uuid: entry for uuid, entry in current.gpus.items() if uuid not in reasons}
+    missing = {uuid: entry for uuid, entry in current.gpus.items() if uuid not in reasons}
     held = {uuid: _since(current.gpus.get(uuid), why, node) for uuid, why in refused.items()}
     node_reason = _node_reason(refused, len(reasons)) if config.scope == NODE else ""
     return Gate(
         node.boot,
         current.exempt_boot if is_exempt else "",
         _since(current.node, node_reason, node) if node_reason else None,
-        dict(list({**held, **silent}.items())[:MOST_GPUS]),
+        dict(list({**held, **missing}.items())[:MOST_GPUS]),
         tuple(uuid for uuid in reasons if uuid not in refused)[:MOST_GPUS],
         override,
     )

@@ -36,6 +36,7 @@ GPUS, REQUESTS = (
 KILLS = pytest.mark.parametrize("kills", [1, pytest.param(100, marks=pytest.mark.endurance)])
 ON = {"gpu_nodes_gate": True, "accept_duration": 1}
 HOLD = {**ON, "accept_test": "never", "accept_fail": False}
+PARTS = ["driver", "runtime", "settings", "cdi", "device_plugin", "labels"]
 KUBELET = "/var/lib/kubelet/config.yaml"
 RECORD = "/var/lib/gpu-node/acceptance.json"
 PROGRAM = "/opt/gpu-node/bin/gpu-plugin"
@@ -61,7 +62,8 @@ def gated(make_cluster: MakeCluster, request: pytest.FixtureRequest) -> Cluster:
     for manifest in yaml.safe_load(MANIFEST.read_text())["items"]:
         cluster.apply(manifest)
     begin(cluster, "early")
-    for playbook, more in (("gpu.node.accept", HOLD), ("gpu.node.gpu_nodes", {})):
+    held = {"gpu_nodes_components": PARTS}  # validation would say that the gate is closed
+    for playbook, more in (("gpu.node.accept", HOLD), ("gpu.node.gpu_nodes", held)):
         play = cluster.node.play(playbook, **more)
         assert play.ok, play.message()
     eventually(lambda: offered_gpus(cluster), [])

@@ -146,12 +146,14 @@ def test_gate_that_was_not_checked_since_the_boot_is_closed() -> None:
 
 
 def test_gpus_that_can_not_be_read_change_nothing_but_are_held_after_a_boot() -> None:
-    silent = {"gpus": {}, "silent": "NVML does not answer"}
-    assert check(OPEN, CONFIG, node(**silent)) == OPEN
-    for before in (None, OPEN):
-        after = check(before, CONFIG, node("boot-2", **silent))
-        assert after.node is not None
-        assert after.node.reason == "not accepted: its GPUs can't be read: NVML does not answer"
+    for silent in ("NVML does not answer", ""):
+        fields = {"gpus": {}, "silent": silent}
+        assert check(OPEN, CONFIG, node(**fields)) == OPEN
+        for before in (None, OPEN):
+            after = check(before, CONFIG, node("boot-2", **fields))
+            assert after.node is not None
+            why = silent or "the driver has none"
+            assert after.node.reason == f"not accepted: its GPUs can't be read: {why}"
 
 
 def test_operator_lets_in_what_is_held_until_it_passes() -> None:
