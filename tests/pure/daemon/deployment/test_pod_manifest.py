@@ -24,7 +24,11 @@ MANIFESTS = sorted((REPOSITORY / "files/kubernetes").glob("*.yaml"))
 CONTAINERFILE = (REPOSITORY / "files/gpu_plugin/Containerfile").read_text()
 DOCUMENTS = [yaml.safe_load(path.read_text()) for path in MANIFESTS]
 OBJECTS = [one for each in DOCUMENTS for one in each.get("items", [each])]
-OF_KUBERNETES = [one for one in OBJECTS if "nfd." not in one["apiVersion"]]
+OTHERS = (
+    "nfd.",
+    "readiness.node.x-k8s.io",
+)  # of node feature discovery, and of the node readiness controller
+OF_KUBERNETES = [one for one in OBJECTS if not one["apiVersion"].startswith(OTHERS)]
 (CONFIG,) = [one for one in OBJECTS if one["kind"] == "ConfigMap"]
 (DAEMON,) = [one for one in OBJECTS if one["kind"] == "DaemonSet"]
 POD = DAEMON["spec"]["template"]["spec"]
