@@ -43,8 +43,17 @@ class AcceptCapability:
 
     name = "accept"
 
-    def __init__(self, host: Host, params: t.Mapping[str, t.Any], *, check_mode: bool) -> None:
+    def __init__(
+        self,
+        host: Host,
+        params: t.Mapping[str, t.Any],
+        *,
+        check_mode: bool,
+        before_driver: bool = False,
+    ) -> None:
+        """``before_driver`` is whether the driver may be installed between a check and the test."""
         self._host, self._params, self._check_mode = host, params, check_mode
+        self._before_driver = before_driver
         self._options = plan.parse_options(params)
         self._idle = IdleGpus(host, params, self.name, "tested", check_mode=check_mode)
         self._services = self._idle.services
@@ -88,8 +97,8 @@ class AcceptCapability:
         return plan.due_gpus(state, chosen, self._options, self._results)
 
     def _tests(self, state: AcceptState) -> bool:
-        """Return whether GPUs are to be tested; a check may come before the driver."""
-        return self._options.tests and not (self._check_mode and state.node.problem)
+        """Return whether GPUs are to be tested, as far as they are known."""
+        return self._options.tests and not (self._before_driver and state.node.problem)
 
     # --- plan ---
 

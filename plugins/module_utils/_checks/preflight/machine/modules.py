@@ -79,7 +79,7 @@ def _dcgm(host: Host, params: Params) -> Capability[t.Any]:
 def _accept(host: Host, params: Params) -> Capability[t.Any]:
     from ...._accept.capability import AcceptCapability
 
-    return AcceptCapability(host, params, check_mode=True)
+    return AcceptCapability(host, params, check_mode=True, before_driver=True)
 
 
 MODULES: t.Mapping[str, Module] = {
