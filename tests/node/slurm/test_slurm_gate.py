@@ -89,6 +89,13 @@ def open_gate_by_test(node: Node) -> None:
     assert run.ok, run.message()
 
 
+def become_idle(node: Node) -> None:
+    """Have the node idle in Slurm, with its gate open."""
+    open_gate_by_test(node)
+    node.run("systemctl", "restart", "slurmctld", "slurmd")
+    eventually(lambda: state(node), "IDLE")
+
+
 @pytest.mark.node
 @pytest.mark.long
 def test_job_waits_until_the_gpus_have_passed(node: Node) -> None:
@@ -113,9 +120,7 @@ def test_job_waits_until_the_gpus_have_passed(node: Node) -> None:
 @pytest.mark.node
 @pytest.mark.long
 def test_drain_of_an_administrator_outlasts_the_gate(node: Node) -> None:
-    open_gate_by_test(node)
-    node.run("systemctl", "restart", "slurmctld", "slurmd")
-    eventually(lambda: state(node), "IDLE")
+    become_idle(node)
     node.run("scontrol", "update", f"NodeName={node.name}", "State=DRAIN", "Reason=bad memory")
     for change in (CLOSE, PASS):
         node.run("sh", "-c", change)
@@ -128,9 +133,7 @@ def test_drain_of_an_administrator_outlasts_the_gate(node: Node) -> None:
 @pytest.mark.node
 @pytest.mark.long
 def test_controller_drains_the_node_for_its_gate_and_gives_it_back(node: Node) -> None:
-    open_gate_by_test(node)
-    node.run("systemctl", "restart", "slurmctld", "slurmd")
-    eventually(lambda: state(node), "IDLE")
+    become_idle(node)
     pin = {
         "ansible.builtin.include_role": {"name": "gpu.node.common", "tasks_from": "pin"},
     }

@@ -18,6 +18,17 @@ from tests.fakes.kubernetes.standin_cluster import Cluster
 Drain = Callable[..., dict[str, Any]]
 
 
+def is_killed(drain: Drain, state: str, request: int) -> bool:
+    """Return whether a run to a state is killed at a request; it ends well if it makes fewer."""
+    with pytest.MonkeyPatch.context() as patched:
+        kill_after(patched, request)
+        try:
+            drain(state=state)
+        except KilledError:
+            return True
+    return False
+
+
 @pytest.mark.parametrize("state", ["drained", "uncordoned"])
 def test_a_run_that_was_killed_at_any_request_is_finished(
     cluster: Cluster, drain: Drain, state: str
@@ -28,13 +39,8 @@ def test_a_run_that_was_killed_at_any_request_is_finished(
         drain(state="cordoned" if state == "uncordoned" else "uncordoned")
         for name in ("train", "serve"):
             cluster.add_pod(name, gpus=1)
-        with pytest.MonkeyPatch.context() as patched:
-            kill_after(patched, killed)
-            try:
-                drain(state=state)
-                break
-            except KilledError:
-                pass
+        if not is_killed(drain, state, killed):
+            break
         done = drain(state=state)
         assert done["cordoned"] == done["cordoned_by_us"] == (state == "drained"), killed
         assert state == "uncordoned" or cluster.pods == {}
@@ -50,13 +56,8 @@ def test_taint_of_a_run_that_was_killed_at_any_request_is_finished(
     while True:
         killed += 1
         drain(state="held" if state == "admitted" else "admitted")
-        with pytest.MonkeyPatch.context() as patched:
-            kill_after(patched, killed)
-            try:
-                drain(state=state)
-                break
-            except KilledError:
-                pass
+        if not is_killed(drain, state, killed):
+            break
         assert drain(state=state)["held"] == (state == "held"), killed
         assert not drain(state=state)["changed"]
     assert killed > 5
