@@ -69,7 +69,7 @@ class Gate(t.NamedTuple):
     @property
     def holds_node(self) -> bool:
         """Return whether no GPU is let in, so that the node has no work to do."""
-        return self.node is not None or (bool(self.gpus) and not self.open_gpus)
+        return self.node is not None or not self.open_gpus
 
 
 def held(gate: t.Optional[Gate], boot: str) -> Quarantine:

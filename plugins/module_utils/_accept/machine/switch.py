@@ -11,10 +11,11 @@ from ..._base.steps import Step
 from ..._machine.host import Host
 from ..._node.gate import CONFIG, PATH, Gate
 from ..._node.machine import boot
-from ..gate import BOOT, TEXTS, GateConfig, GateState, check, dump_config, let_in
+from ..gate import BOOT, TEXTS, GateConfig, GateNode, GateState, check, dump_config, let_in
 from .gate import GateFile
 
 HOLD, REMOVE = "gate", "gate_remove"
+FILES = {CONFIG: 0o644, PATH: 0o644}
 
 
 class GateSwitch:
@@ -62,8 +63,7 @@ class GateSwitch:
         before = state.before
         if before is None:
             before = Gate("", exempt_boot=state.node.boot if in_use() else "")
-        gate = check(before, state.config, state.node)
-        return let_in(gate, self._override, state.node.current_time) if self._override else gate
+        return self._overridden(check(before, state.config, state.node), state.node)
 
     def steps(
         self, state: t.Optional[GateState], gate: t.Optional[Gate], *, check_mode: bool
@@ -101,11 +101,10 @@ class GateSwitch:
 
     def check(self, first: t.Optional[Gate] = None) -> None:
         """Check the gate that there is, or the ``first`` one, by what the GPUs and their record are by now."""
+        self._file.check(self._overridden, first)
 
-        def change(gate: Gate, moment: float) -> Gate:
-            return let_in(gate, self._override, moment) if self._override else gate
-
-        self._file.check(lambda gate, node: change(gate, node.current_time), first)
+    def _overridden(self, gate: Gate, node: GateNode) -> Gate:
+        return let_in(gate, self._override, node.current_time) if self._override else gate
 
     def describe(self, gate: t.Optional[Gate]) -> t.Dict[str, t.Any]:
         """Return a gate as the module answers."""
@@ -128,6 +127,3 @@ def _summary(gate: Gate) -> str:
         return f"hold the node: {gate.node.reason}"
     named = "; ".join(f"GPU {uuid}: {entry.reason}" for uuid, entry in gate.gpus.items())
     return f"hold {len(gate.gpus)} GPUs: {named}"
-
-
-FILES = {CONFIG: 0o644, PATH: 0o644}

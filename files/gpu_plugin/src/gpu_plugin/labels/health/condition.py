@@ -48,7 +48,7 @@ def accepted(gate: Gate | None, boot: str) -> Json | None:
     if gate.boot != boot:
         return _of("Unknown", "NotChecked", NOT_CHECKED)
     held = [f"GPU {uuid}: {entry.reason}" for uuid, entry in sorted(gate.gpus.items())]
-    if gate.holds_node or not gate.open_gpus:
+    if gate.holds_node:
         named = [gate.node.reason] if gate.node else held
         return _of("False", "NotAccepted", _listed(named or ["no GPU of the node is accepted"]))
     status, reason, message = "True", "Accepted", "all GPUs are accepted"
