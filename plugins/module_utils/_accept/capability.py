@@ -13,7 +13,7 @@ from .._machine.host import Host
 from .._machine.limited import Programs
 from .._machine.own_files import OwnFiles
 from .._node.gate import Gate
-from .._node.machine.facts import BOOT_ID
+from .._node.machine.facts import boot_id
 from .._node.users.busy import FAIL, SKIP
 from .._repair.machine.cases import read_clock
 from .._repair.reset import machine as reset_machine
@@ -154,7 +154,7 @@ class AcceptCapability:
         state = self._with_users(self._state, list(gpus.values()))
         self._idle.refuse_used([gpu for gpu in state.node.gpus if gpu.uuid in gpus])
         host, began = self._host, read_clock()
-        boot = (host.read(BOOT_ID) or "").strip()
+        boot = boot_id(host)
         identities = {uuid: state.identities.get(uuid, Identity()) for uuid in gpus}
         standing = {
             uuid: standing_faults(state.record.get(uuid), self._options.required) for uuid in gpus

@@ -14,6 +14,8 @@ from ..._machine.nvml import faults
 from ..._machine.nvml.load import firmware
 from ..._machine.nvml.real import open_nvml
 from ..._machine.nvml.within import LATE, within
+from ..._node.gate import PATH as GATE
+from ..._node.gate import GateReport, report_gate
 from ..._node.machine import facts
 from ..._repair.machine.cases import CaseFile, read_clock
 from ..record import PATH, Identity, JudgedGpu, Unaccepted, judge_gpus, parse_record
@@ -37,6 +39,20 @@ def read_identities(host: Host, addresses: t.Mapping[str, str]) -> t.Dict[str, I
                 serial=serial, **firmware(handle)._asdict()
             )
     return identities
+
+
+def read_all_identities(host: Host) -> t.Dict[str, Identity]:
+    """Return the identities of all GPUs that answer, by UUID.
+
+    Raises:
+        NvmlError: if NVML does not answer.
+    """
+
+    def ask() -> t.Dict[str, Identity]:
+        with open_nvml() as nvml:
+            return read_identities(host, {gpu.uuid: gpu.pci_bus_id for gpu in nvml.gpus()[0]})
+
+    return within(LATE, ASKING, ask)
 
 
 def judge_gpus_of(host: Host, gpus: t.Sequence[Gpu]) -> t.Tuple[JudgedGpu, ...]:
@@ -73,3 +89,12 @@ def judge_all_gpus(host: Host) -> t.Tuple[JudgedGpu, ...]:
             return judge_gpus_of(host, nvml.gpus()[0])
 
     return within(LATE, ASKING, ask) if host.exists(PATH) else ()
+
+
+def read_gate_report(host: Host) -> GateReport:
+    """Return what the gate of the node holds.
+
+    Raises:
+        NodeError: if its file is damaged.
+    """
+    return report_gate(host.read(GATE), facts.boot_id(host))

@@ -9,15 +9,13 @@ import typing as t
 
 from ..._base.gpu import NvmlError
 from ..._machine.host import Host
-from ..._machine.nvml.real import open_nvml
-from ..._machine.nvml.within import LATE, within
 from ..._node.gate import CONFIG, PATH, Gate, dump_gate, parse_gate
-from ..._node.machine.facts import BOOT_ID
+from ..._node.machine.facts import boot_id
 from ..._repair.machine.cases import CaseFile, read_clock
 from .. import record
 from ..gate import GateConfig, GateNode, check, parse_config
 from ..record import Identity, parse_record
-from .accepted import ASKING, read_identities
+from .accepted import read_all_identities
 
 LOCK = "/run/gpu-node/locks/gate.lock"
 LOCK_SECONDS = 30.0
@@ -53,17 +51,12 @@ class GateFile:
         """
         host, silent = self._host, ""
         gpus: t.Dict[str, Identity] = {}
-
-        def ask() -> t.Dict[str, Identity]:
-            with open_nvml() as nvml:
-                return read_identities(host, {gpu.uuid: gpu.pci_bus_id for gpu in nvml.gpus()[0]})
-
         try:
-            gpus = within(LATE, ASKING, ask)
+            gpus = read_all_identities(host)
         except NvmlError as error:
             silent = str(error)
         return GateNode(
-            (host.read(BOOT_ID) or "").strip(),
+            boot_id(host),
             read_clock(),
             gpus,
             parse_record(host.read(record.PATH)),

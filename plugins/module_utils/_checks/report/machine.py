@@ -10,16 +10,15 @@ import os
 import time
 import typing as t
 
-from ..._accept.machine.accepted import judge_all_gpus
+from ..._accept.machine.accepted import judge_all_gpus, read_gate_report
 from ..._accept.record import JudgedGpu, Unaccepted
 from ..._base.errors import NodeError
 from ..._device_plugin.machine.status import ask
 from ..._driver.releases.table import parse
 from ..._generated.repair import SPEC as REPAIR
 from ..._machine.host import Host
-from ..._node.gate import PATH as GATE
-from ..._node.gate import GateReport, report_gate
-from ..._node.machine.facts import BOOT_ID, os_release
+from ..._node.gate import GateReport
+from ..._node.machine.facts import os_release
 from ..._node.users.allocated import Allocation
 from ..._node.users.machine import allocated
 from ..._node.users.machine.users import gpu_users, user_of
@@ -81,7 +80,7 @@ def _acceptance(host: Host) -> Json:
     unknown, gate = "", GateReport()
     try:
         judged = judge_all_gpus(host)
-        gate = report_gate(host.read(GATE), (host.read(BOOT_ID) or "").strip())
+        gate = read_gate_report(host)
     except NodeError as error:
         unknown = str(error)
     gpus = Unaccepted.from_gpus(judged)

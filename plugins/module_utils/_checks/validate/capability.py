@@ -10,7 +10,7 @@ import functools
 import time
 import typing as t
 
-from ..._accept.machine.accepted import unaccepted_of
+from ..._accept.machine.accepted import read_gate_report, unaccepted_of
 from ..._base.dra.allocation import owners_in
 from ..._base.errors import NodeError, checked_timeout
 from ..._base.gpu import TIMEOUT, Gpu, NvmlError
@@ -22,9 +22,7 @@ from ..._device_plugin.state import CONFIG
 from ..._machine.host import Host
 from ..._machine.nvml.real import Nvml, open_nvml
 from ..._machine.nvml.within import LATE, within
-from ..._node.gate import PATH as GATE
-from ..._node.gate import report_gate
-from ..._node.machine.facts import BOOT_ID, gpus, recorded_gpus
+from ..._node.machine.facts import gpus, recorded_gpus
 from ..._node.machine.in_service import standing
 from ..._node.machine.quarantine import QuarantineFile, seen
 from ..._node.quarantine import elsewhere
@@ -167,8 +165,7 @@ class ValidateCapability:
     def _unaccepted(self, answering: t.Sequence[Gpu]) -> NotAccepted:
         host = self._host
         try:
-            gate = report_gate(host.read(GATE), (host.read(BOOT_ID) or "").strip())
-            return NotAccepted(unaccepted_of(host, answering), gate=gate)
+            return NotAccepted(unaccepted_of(host, answering), gate=read_gate_report(host))
         except NodeError as error:
             return NotAccepted(problem=error)
 

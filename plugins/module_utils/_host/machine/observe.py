@@ -12,7 +12,7 @@ import typing as t
 from ..._base.text.kernel_parameters import split
 from ..._machine.host import Host
 from ..._machine.units import properties, properties_of
-from ..._node.machine.facts import BOOT_ID, BUS, gpus, lockdown, proc
+from ..._node.machine.facts import BUS, boot_id, gpus, lockdown, proc
 from ..._node.machine.recorded import existing
 from .. import pam
 from ..boot import PROGRAM
@@ -49,7 +49,7 @@ def booted(host: Host) -> Iommu:
         running=split(host.read("/proc/cmdline") or ""),
         in_force=_in_force(host),
         noted=tuple((host.read(NOTED) or "").splitlines()),
-        boot=(host.read(BOOT_ID) or "").strip(),
+        boot=boot_id(host),
         none=bool(tables) and not tables.intersection(IOMMU_TABLES),
     )
 

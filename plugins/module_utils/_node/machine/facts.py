@@ -87,10 +87,15 @@ def lockdown(host: Host) -> t.Optional[str]:
     return mode[1] if mode else None
 
 
+def boot_id(host: Host) -> str:
+    """Return the ID of this boot, empty if the kernel does not tell."""
+    return (host.read(BOOT_ID) or "").strip()
+
+
 def driver_load(host: Host) -> str:
     """Return the identity of this load of the driver, which no other load or boot has; empty if none is loaded."""
     loaded = host.status(MODULE)
-    return f"{(host.read(BOOT_ID) or '').strip()}/{loaded.inode}" if loaded is not None else ""
+    return f"{boot_id(host)}/{loaded.inode}" if loaded is not None else ""
 
 
 def without_nvml(host: Host) -> str:

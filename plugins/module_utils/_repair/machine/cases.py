@@ -9,7 +9,7 @@ import time
 import typing as t
 
 from ..._machine.host import Host
-from ..._node.machine.facts import BOOT_ID, MODULE
+from ..._node.machine.facts import MODULE, boot_id
 from ..case import PATH, Boot, RepairCases, dump_cases, parse_cases
 
 LOCK = "/run/gpu-node/locks/repair.lock"
@@ -47,7 +47,7 @@ class CaseFile:
 def observe_boot(host: Host) -> Boot:
     """Return the present boot, and the present load of the driver."""
     module = host.status(MODULE)
-    return Boot((host.read(BOOT_ID) or "").strip(), str(module.inode) if module is not None else "")
+    return Boot(boot_id(host), str(module.inode) if module is not None else "")
 
 
 def read_clock() -> float:

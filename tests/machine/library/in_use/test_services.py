@@ -13,8 +13,8 @@ from ansible_collections.gpu.node.plugins.module_utils._base.gpu import Process
 from ansible_collections.gpu.node.plugins.module_utils._base.services.dcgm import RECORD as DCGM
 from ansible_collections.gpu.node.plugins.module_utils._machine.host import Completed
 from ansible_collections.gpu.node.plugins.module_utils._mig.capability import MigCapability
+from ansible_collections.gpu.node.plugins.module_utils._node.machine.facts import BOOT_ID
 from ansible_collections.gpu.node.plugins.module_utils._node.users.machine.services import (
-    BOOT_ID,
     Services,
 )
 from ansible_collections.gpu.node.plugins.module_utils._node.users.services import RECORD

@@ -10,8 +10,8 @@ from ansible_collections.gpu.node.plugins.module_utils._base.errors import NodeE
 from ansible_collections.gpu.node.plugins.module_utils._base.steps import Plan, Step
 from ansible_collections.gpu.node.plugins.module_utils._machine.host import Completed
 from ansible_collections.gpu.node.plugins.module_utils._node.machine import resets
+from ansible_collections.gpu.node.plugins.module_utils._node.machine.facts import BOOT_ID
 from ansible_collections.gpu.node.plugins.module_utils._node.users.machine.services import (
-    BOOT_ID,
     Services,
 )
 from ansible_collections.gpu.node.plugins.module_utils._node.users.services import RECORD

@@ -14,7 +14,7 @@ from .._shared._accept.machine.gate import GateFile
 from .._shared._base.text import strict
 from .._shared._machine.host import Host
 from .._shared._node.gate import CONFIG, held
-from .._shared._node.machine.facts import BOOT_ID
+from .._shared._node.machine.facts import boot_id
 from ..tools import logs
 from .driver import Quiet, status_of
 
@@ -41,7 +41,7 @@ def show(*, as_json: bool) -> int:
     """Print what is held, and what an operator has let in. Return the exit status: 1 if anything is held."""
     host = Host()
     gate = GateFile(host).read()
-    fenced = held(gate, (host.read(BOOT_ID) or "").strip())
+    fenced = held(gate, boot_id(host))
     override = gate.override if gate else None
     rows = {uuid: entry.reason for uuid, entry in fenced.gpus.items()}
     if as_json:

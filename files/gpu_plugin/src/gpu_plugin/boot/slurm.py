@@ -20,7 +20,7 @@ from .._shared._base.text import strict
 from .._shared._base.text.shown import cut, printable
 from .._shared._machine.host import Completed, Host
 from .._shared._node.gate import held
-from .._shared._node.machine.facts import BOOT_ID
+from .._shared._node.machine.facts import boot_id
 from .._shared._node.quarantine import Quarantine
 from ..tools import bounded, logs
 from .driver import Quiet
@@ -157,7 +157,7 @@ def _checked_gate(host: Host) -> Quarantine:
 
     After a boot, slurmd does not wait for the unit that checks it.
     """
-    file, boot = GateFile(Quiet()), (host.read(BOOT_ID) or "").strip()
+    file, boot = GateFile(Quiet()), boot_id(host)
     gate = file.read()
     if gate is None or gate.boot != boot:
         gate = file.check() or gate

@@ -13,11 +13,11 @@ from .._shared._base.errors import damaged
 from .._shared._base.text.shown import cut
 from .._shared._node import gate, quarantine
 from .._shared._node.gate import Gate, dump_gate, held, parse_gate, with_held
-from .._shared._node.machine.facts import BOOT_ID
 from .._shared._node.quarantine import EMPTY, Quarantine, dump, parse
 from ..tools import bounded, files, logs
 from ..tools.chores import Chore
 from ..tools.files import StateFile, recall
+from .memory import boot_id
 
 T = TypeVar("T")
 
@@ -101,7 +101,7 @@ class QuarantineWatch:
             state_path.with_name(f"gate.{state_path.name}"),
         )
         self.chores = (self._quarantine.chore, self._gate.chore)
-        self._boot = Path(BOOT_ID).read_text("utf-8").strip()
+        self._boot = boot_id(host_root)
         self.entries = EMPTY
 
     @property

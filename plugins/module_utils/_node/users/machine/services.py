@@ -15,7 +15,7 @@ from ...._base.services import dcgm
 from ...._base.steps import IDLE_GPU, Plan, Step
 from ...._machine.host import Host
 from ...._machine.units import properties, systemctl
-from ...machine.facts import BOOT_ID
+from ...machine.facts import boot_id
 from .. import services
 from ..holders import DISPLAY_UNITS, DISPLAYS
 from ..services import RECORD, Service, Stopped
@@ -109,10 +109,7 @@ class Services:
     def _left(self) -> t.Tuple[str, ...]:
         """Return the services that were stopped since the node was booted and are not started again."""
         stopped = services.load(self._host.read(RECORD))
-        return stopped.units if stopped.boot == self._boot() else ()
-
-    def _boot(self) -> str:
-        return (self._host.read(BOOT_ID) or "").strip()
+        return stopped.units if stopped.boot == boot_id(self._host) else ()
 
     # --- apply ---
 
@@ -171,7 +168,7 @@ class Services:
 
     def _write(self, units: t.Tuple[str, ...]) -> None:
         if units:
-            self._host.write(RECORD, services.dump(Stopped(units, self._boot())), mode=0o644)
+            self._host.write(RECORD, services.dump(Stopped(units, boot_id(self._host))), mode=0o644)
         else:
             self._host.remove(RECORD)
 
